@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: GPL-2.0
+# kcollring: the module, the library, the tools and their tests
+#
+# This file knows the parts and the order; how a part is built is told in its
+# own folder (kmod/build.mk, lib/build.mk, tools/build.mk). Everything that is
+# made goes under build/. "make help" lists the targets.
+
+# One kernel release, or all whose headers are installed.
+KVER ?=
+KVERS := $(if $(KVER),$(KVER),$(patsubst /lib/modules/%/build/Makefile,%,\
+	$(wildcard /lib/modules/*/build/Makefile)))
+
+PREFIX ?= /usr/local
+DESTDIR ?=
+BINDIR ?= $(PREFIX)/bin
+LIBDIR ?= $(PREFIX)/lib
+INCLUDEDIR ?= $(PREFIX)/include
+UDEVDIR ?= /lib/udev/rules.d
+
+B := build
+CC = gcc
+
+.DEFAULT_GOAL := all
+.DELETE_ON_ERROR:
+.SUFFIXES:
+
+MODULES :=
+TOOLS :=
+
+-include lib/build.mk kmod/build.mk tools/build.mk
+
+.PHONY: all modules lib tools deps
+all: modules lib tools
+
+modules: $(or $(MODULES),$(if $(wildcard kmod/build.mk),\
+	$(KVERS:%=build/kmod/%/kcollring.ko)))
+tools: $(TOOLS)
+
+# Debian packages that are missing, if any. Needs root or sudo only then.
+deps:
+	tools/install-deps
+
+# The kernel's selftest framework and checkpatch come in no package but the
+# kernel's source. Unpacking takes eight seconds, once.
+KSRC := /usr/src/linux-source-6.12.tar.xz
+KSELFTEST := build/kselftest/.stamp
+KSELFTEST_FILES := COPYING LICENSES scripts/checkpatch.pl scripts/spelling.txt \
+	scripts/const_structs.checkpatch scripts/subarch.include \
+	$(addprefix tools/testing/selftests/,Makefile lib.mk kselftest.h \
+	kselftest_harness.h kselftest run_kselftest.sh)
+
+.PHONY: kselftest
+kselftest: $(KSELFTEST)
+$(KSELFTEST): $(wildcard $(KSRC))
+	@test -r $(KSRC) || { \
+		echo "$(KSRC) is missing: apt-get install linux-source-6.12" >&2; \
+		exit 1; }
+	@echo '  UNPACK   $(KSRC)'
+	@rm -rf build/kselftest.new && mkdir -p build/kselftest.new
+	@tar -C build/kselftest.new --strip-components=1 -xJf $(KSRC) \
+		$(addprefix linux-source-6.12/,$(KSELFTEST_FILES))
+	@rm -rf build/kselftest && mv build/kselftest.new build/kselftest
+	@touch $@
+
+# The tests, built, and installed as an operator would have them.
+.PHONY: selftests
+selftests: lib tools $(KSELFTEST)
+	+@$(MAKE) --no-print-directory -C selftests install \
+		INSTALL_PATH=$(CURDIR)/build/check
+
+# What is checked: see selftests/check. These install what is missing and
+# build first, and end with one line: N passed, N failed, N skipped.
+KERNEL ?= 6.12
+.PHONY: check check-host check-vm check-long
+check:
+	+@selftests/check host vm-6.12 vm-6.1
+check-host:
+	+@selftests/check host
+check-vm:
+	+@selftests/check vm-$(KERNEL)
+check-long:
+	+@KCR_TEST_LONG=1 selftests/check host vm-6.12 vm-6.1
+
+.PHONY: lint
+lint: $(KSELFTEST)
+	+@MAKE='$(MAKE)' KVERS='$(KVERS)' tools/lint
+
+.PHONY: install
+install: lib tools
+	install -d $(DESTDIR)$(LIBDIR) $(DESTDIR)$(BINDIR) \
+		$(DESTDIR)$(INCLUDEDIR)/linux $(DESTDIR)$(UDEVDIR)
+	install -m 644 include/kcollring.h $(DESTDIR)$(INCLUDEDIR)/
+	install -m 644 uapi/linux/kcollring.h $(DESTDIR)$(INCLUDEDIR)/linux/
+	install -m 644 $(B)/lib/libkcollring.a $(DESTDIR)$(LIBDIR)/
+	cp -d $(B)/lib/libkcollring.so* $(DESTDIR)$(LIBDIR)/
+	$(if $(TOOLS),install -m 755 $(TOOLS) $(DESTDIR)$(BINDIR)/)
+	install -m 644 tools/udev/60-kcollring.rules $(DESTDIR)$(UDEVDIR)/
+
+.PHONY: clean
+clean:
+	rm -rf build
+
+.PHONY: help
+help:
+	@echo 'make                modules for every kernel with headers, library, tools'
+	@echo 'make KVER=release   the same with the module for one kernel only'
+	@echo 'make demo           train on 4 ranks through the module in a VM'
+	@echo 'make check          all tests: on this host, in VMs with 6.12 and 6.1'
+	@echo 'make check-host     the tests that need no module and no VM'
+	@echo 'make check-vm       one kernel: KERNEL=6.12 (default) or KERNEL=6.1'
+	@echo 'make check-long     check, with the long forms of the tests'
+	@echo 'make lint           checkpatch, sparse, W=1, shellcheck, headers'
+	@echo 'make deps           install the Debian packages that are missing'
+	@echo 'make install        library, headers, tools, udev rule: PREFIX= DESTDIR='
+	@echo 'make clean          remove build/'

@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: GPL-2.0
+# What the Makefiles of host/, device/ and world/ share
+
+top := $(realpath $(dir $(realpath $(lastword $(MAKEFILE_LIST))))..)
+
+CFLAGS += -O2 -g -std=gnu11 -Wall -Wextra -Wno-unused-parameter \
+	-Wno-sign-compare -Wno-missing-field-initializers -ffp-contract=off \
+	-I$(top)/include -I$(top)/uapi -I$(top)/selftests/lib \
+	-isystem $(top)/build/kselftest/tools/testing/selftests
+LDLIBS += -luring -lpthread
+
+# Neither is compiled on its own, but what they change is.
+LOCAL_HDRS += $(wildcard $(top)/selftests/lib/*.h) $(top)/include/kcollring.h \
+	$(top)/uapi/linux/kcollring.h $(top)/build/lib/libkcollring.a
+LDLIBS := $(top)/build/lib/libkcollring.a $(LDLIBS)
+
+include ../../lib.mk
