@@ -1,0 +1,229 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# Tests of kcr-run in TAP: tools/tests/kcr-run.sh [build/bin/kcr-run]
+# shellcheck disable=SC2016 # what is quoted is for the ranks' shell
+set -u
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+run=$(realpath "${1:-$here/../../build/bin/kcr-run}")
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+cd "$tmp" || exit 1
+export XDG_RUNTIME_DIR=$tmp/runtime
+mkdir "$XDG_RUNTIME_DIR"
+count=0
+failed=0
+
+# check NAME: the last command's status says how it went
+check() {
+	local good=$?
+	count=$((count + 1))
+	if [ $good -eq 0 ]; then
+		echo "ok $count $1"
+	else
+		echo "not ok $count $1"
+		failed=$((failed + 1))
+		sed 's/^/# /' out err | cut -c 1-200 | head -20
+	fi
+}
+
+# go ARGUMENTS: kcr-run with out and err in files; $status, $ms
+go() {
+	local start
+	start=$(date +%s%N)
+	"$run" "$@" >out 2>err </dev/null
+	status=$?
+	ms=$((($(date +%s%N) - start) / 1000000))
+}
+
+# says FILE PATTERN
+says() {
+	grep -Eq -- "$2" "$1"
+}
+
+# Processes started with this mark in their command line
+marked() {
+	pgrep -f "sleep $1\$" | wc -l
+}
+
+gone() {
+	for _ in $(seq 50); do
+		[ "$(marked "$1")" -eq 0 ] && return 0
+		sleep 0.1
+	done
+	return 1
+}
+
+no_directory_left() {
+	for _ in $(seq 50); do
+		[ -z "$(ls -A "$XDG_RUNTIME_DIR")" ] && return 0
+		sleep 0.1
+	done
+	return 1
+}
+
+wait_for() {
+	for _ in $(seq 100); do
+		[ "$(marked "$2")" -ge "$1" ] && return 0
+		sleep 0.05
+	done
+	return 1
+}
+
+echo "TAP version 13"
+
+for n in 0 65 -1 4x '' 99999999999999999999; do
+	go -n "$n" true
+	[ $status -eq 2 ] && says err 'must be 1 to 64'
+	check "-n '$n' is refused"
+done
+go true
+[ $status -eq 2 ] && says err '-n is missing'
+check "-n is demanded"
+go -n 2
+[ $status -eq 2 ] && says err 'no program'
+check "a program is demanded"
+go -n 2 --grace x true
+[ $status -eq 2 ]
+check "--grace x is refused"
+go -n 2 --help
+[ $status -eq 0 ] && says out '^Usage'
+check "--help"
+
+go -n 4 /no/such/program
+[ $status -eq 127 ] && [ "$(wc -l <err)" -eq 1 ] && says err "cannot run '/no/such/program': No such file"
+check "an unknown program: 127, one message"
+touch plain
+go -n 4 ./plain
+[ $status -eq 126 ] && [ "$(wc -l <err)" -eq 1 ]
+check "a file that is no program: 126, one message"
+
+go -n 64 sh -c 'echo "$KCR_RANK $KCR_SIZE $KCR_LOCAL_RANK $KCR_LOCAL_SIZE"'
+[ $status -eq 0 ] && for r in $(seq 0 63); do echo "[$r] $r 64 $r 64"; done | sort | cmp -s - <(sort out)
+check "64 ranks and their environment"
+go -n 3 sh -c 'echo $KCR_JOB; d=${KCR_RENDEZVOUS#file:}; stat -c %a-%F "$d"; echo x >"$d/$KCR_RANK"; mkdir -p "$d/sub/sub"'
+[ $status -eq 0 ] && [ "$(grep -Ec '^\[[0-2]\] [0-9a-f]{32}$' out)" -eq 3 ] &&
+	[ "$(sed 's/^.* //' out | sort -u | wc -l)" -eq 2 ] && says out '700-directory'
+check "nonce and private directory"
+no_directory_left
+check "the directory is removed"
+XDG_RUNTIME_DIR=/no/such go -n 1 sh -c 'echo $KCR_RENDEZVOUS'
+says out '^\[0\] file:/(dev/shm|tmp)/'
+check "without XDG_RUNTIME_DIR"
+
+go -n 2 sh -c 'printf "no newline"; printf "err no newline" >&2'
+[ "$(sort out | tr '\n' '|')" = '[0] no newline|[1] no newline|' ] && [ "$(sort err | tr '\n' '|')" = '[0] err no newline|[1] err no newline|' ]
+check "a last line without newline"
+go -n 4 awk 'BEGIN { r = ENVIRON["KCR_RANK"]; s = ""; for (i = 0; i < 100000; i++) s = s r; for (i = 0; i < 50; i++) print s }'
+[ "$(tr -d 0123 <out | sort | uniq -c | tr -s ' ')" = ' 200 [] ' ] && [ "$(wc -c <out)" -eq 20001000 ] &&
+	[ "$(tr -s 0123 <out | sort | uniq -c | tr -d '\n' | tr -s ' ')" = ' 50 [0] 0 50 [1] 1 50 [2] 2 50 [3] 3' ]
+check "long lines stay whole"
+go -n 1 sh -c 'head -c 3000000 /dev/zero | tr "\0" x'
+[ "$(wc -l <out)" -eq 3 ] && [ "$(sed 's/^\[0\] //' out | tr -d '\n' | wc -c)" -eq 3000000 ]
+check "endless lines are cut, nothing is lost"
+"$run" -n 4 awk 'BEGIN { r = ENVIRON["KCR_RANK"]; for (i = 0; i < 50000; i++) { s = r " line " i " of a flood"; if (i % 2) print s; else print s > "/dev/stderr" } }' 2>&1 | cat >out
+[ "$(wc -l <out)" -eq 200000 ] && [ "$(grep -Evc '^\[([0-3])\] \1 line [0-9]+ of a flood$' out)" -eq 0 ]
+check "a flood on both streams into one pipe"
+go --no-tag -n 2 echo plain
+[ "$(sort -u out)" = plain ]
+check "--no-tag"
+go -t -n 1 echo timed
+says out '^\[0 [0-9]+\.[0-9]{6}\] timed$'
+check "-t"
+timeout 20 "$run" -n 4 yes 2>err | head -1 >out
+[ "$(wc -l <out)" -eq 1 ]
+check "a reader that goes away ends the job"
+
+echo typed | "$run" -n 3 sh -c 'cat; echo end' >out 2>err
+[ "$(sort out | tr '\n' '|')" = '[0] end|[0] typed|[1] end|[2] end|' ]
+check "rank 0 gets stdin, the others nothing"
+
+go -n 4 sh -c '[ $KCR_RANK = 2 ] && exit 7; exit 0'
+[ $status -eq 7 ] && says err 'rank 2 \(pid [0-9]+\) exited with status 7'
+check "the exit status of the rank that failed"
+go -n 4 sh -c '[ $KCR_RANK = 2 ] && kill -9 $$; exec sleep 0.3'
+[ $status -eq 137 ] && says err '^kcr-run: rank 2 \(pid [0-9]+\) was killed by signal 9 \(Killed\)$' && [ $ms -lt 2000 ]
+check "a killed rank is named; the rest end by themselves"
+go --grace 0.5 -n 4 sh -c '[ $KCR_RANK = 1 ] && exit 3; exec sleep 30111'
+[ $status -eq 3 ] && [ $ms -lt 2000 ] && [ $ms -ge 500 ] &&
+	says err 'ranks 0, 2-3: still there after 0.5 s of grace, sending SIGTERM'
+check "the rest are sent SIGTERM after the grace time"
+go --grace 0.2 -n 3 sh -c '[ $KCR_RANK = 1 ] && exit 3; trap "" TERM; sleep 30112; sleep 30112; sleep 30112'
+[ $status -eq 3 ] && [ $ms -ge 2200 ] && [ $ms -lt 5000 ] && says err 'sending SIGKILL' && gone 30112
+check "ranks that ignore SIGTERM are killed, with their children"
+go --grace 0.2 -n 2 sh -c '[ $KCR_RANK = 1 ] && { sleep 0.1; exit 3; }; kill -STOP $$'
+[ $status -eq 3 ] && [ $ms -lt 1500 ]
+check "a stopped rank is ended too"
+go -n 2 sh -c 'sleep 30113 & exit 0'
+[ $status -eq 0 ] && [ $ms -lt 2000 ] && gone 30113
+check "what a rank leaves behind ends with it"
+go --timeout 0.5 -n 2 sleep 30114
+[ $status -eq 124 ] && [ $ms -lt 2000 ] && says err "the job's 0.5 s are up" && gone 30114
+check "--timeout"
+go -n 64 --grace 1 sh -c '[ $KCR_RANK = 63 ] && exit 9; exec sleep 30115'
+[ $status -eq 9 ] && gone 30115
+check "64 ranks, the last one fails"
+good=0
+for _ in $(seq 20); do
+	rm -f dying
+	go -n 8 sh -c '[ $KCR_RANK = 5 ] && { sleep 0.02; : >dying; kill -SEGV $$; }; until [ -e dying ]; do :; done; exit 1'
+	[ $status -eq 139 ] && good=$((good + 1))
+done
+[ $good -eq 20 ]
+check "a death by signal goes before the exits that follow from it"
+
+# Signals to kcr-run
+signalled() {
+	"$run" --grace "${4:-1}" -n 2 sh -c "$3" >out 2>err </dev/null &
+	pid=$!
+	wait_for 2 "$2"
+	kill "-$1" $pid
+	wait $pid
+	status=$?
+}
+signalled TERM 30121 'exec sleep 30121'
+[ $status -eq 143 ] && gone 30121 && no_directory_left
+check "SIGTERM is passed on"
+signalled HUP 30122 'exec sleep 30122'
+[ $status -eq 129 ] && gone 30122
+check "SIGHUP is passed on"
+signalled USR1 30123 'trap "echo usr1; kill \$child; exit 0" USR1; sleep 30123 & child=$!; wait'
+[ $status -eq 0 ] && [ "$(grep -c usr1 out)" -eq 2 ]
+check "SIGUSR1 is passed on and ends nothing"
+signalled TERM 30124 'trap "" TERM; sleep 30124; sleep 30124; sleep 30124' 0.3
+gone 30124 && says err 'sending SIGKILL'
+check "SIGTERM that is ignored"
+signalled KILL 30125 'sleep 30125; true'
+[ $status -eq 137 ] && gone 30125 && no_directory_left
+check "kcr-run killed: no rank, no child of one, no directory stays"
+
+"$run" -n 2 sh -c 'trap "" TERM INT; sleep 30126; sleep 30126' >out 2>err </dev/null &
+pid=$!
+wait_for 2 30126
+kill -TERM $pid
+sleep 0.3
+kill -TERM $pid
+wait $pid
+status=$?
+[ $status -eq 0 ] && says err 'told to stop twice, sending SIGKILL' && gone 30126
+check "told twice, it kills at once"
+
+# With nobody reading, signals are still served
+mkfifo fifo
+tail -f /dev/null <>fifo &
+reader=$!
+"$run" -n 2 yes >fifo 2>err </dev/null &
+pid=$!
+sleep 0.5
+kill -TERM $pid
+sleep 0.5
+kill -TERM $pid
+for _ in $(seq 50); do
+	kill -0 $pid 2>/dev/null || break
+	sleep 0.1
+done
+! kill -0 $pid 2>/dev/null
+check "a stuck reader does not make it deaf"
+kill $reader 2>/dev/null
+
+echo "1..$count"
+[ $failed -eq 0 ]
