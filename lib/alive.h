@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Files that show that their owner is alive: it holds a lock on each.
+ */
+#ifndef KCR_ALIVE_H
+#define KCR_ALIVE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+int alive_own(int fd);
+void alive_disown(int fd);
+int alive_read_ours(const char *path, char *text, size_t size);
+bool alive_is_held(int fd);
+
+#endif /* KCR_ALIVE_H */

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/*
+ * The card: what a rank shows the others, and the comparison of two cards.
+ *
+ * A card is text, a field and its value a line. What follows the line
+ * "agreed" must be the same on every rank, to the letter.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <string.h>
+#include <unistd.h>
+#include "fold.h"
+#include "kcr.h"
+#include "link.h"
+#include "rendezvous.h"
+
+static void hex(const unsigned char bytes[16], char text[33])
+{
+	for (int i = 0; i < 16; i++)
+		sprintf(text + 2 * i, "%02x", bytes[i]);
+}
+
+/* The 16 bytes that 32 hexadecimal digits stand for. */
+void card_unhex(const char *text, unsigned char out[16])
+{
+	for (int i = 0; i < 16; i++) {
+		unsigned int byte = 0;
+
+		sscanf(text + 2 * i, "%2x", &byte);
+		out[i] = byte;
+	}
+}
+
+static void read_boot_id(char boot[40])
+{
+	int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+	ssize_t n = 0;
+
+	if (fd >= 0) {
+		n = read(fd, boot, 36);
+		close(fd);
+	}
+	boot[n > 0 ? n : 0] = 0;
+	if (n <= 0)
+		strcpy(boot, "unknown");
+}
+
+static int make_secrets(struct card *card)
+{
+	unsigned char bytes[3][16];
+	int err = process_random(bytes, sizeof(bytes));
+
+	if (err)
+		return kcr_fail(NULL, err, "no random bytes for the world's key");
+	hex(bytes[0], card->id);
+	hex(bytes[1], card->key);
+	hex(bytes[2], card->incarnation);
+	return 0;
+}
+
+/**
+ * card_make() - this rank's card
+ * @config: its configuration
+ * @has_module: it can use the module
+ * @card: filled in
+ */
+int card_make(const struct kcr_config *config, bool has_module,
+	      struct card *card)
+{
+	char host[HOST_NAME_MAX + 1] = "";
+	int err, n;
+
+	memset(card, 0, sizeof(*card));
+	err = make_secrets(card);
+	if (err)
+		return err;
+	gethostname(host, sizeof(host) - 1);
+	snprintf(card->host, sizeof(card->host), "%.64s", host[0] ? host : "-");
+	read_boot_id(card->boot);
+	n = snprintf(card->text, sizeof(card->text),
+		     "kcollring-card 1\n"
+		     "host %s\nboot %s\npid %d\nmodule %d\n"
+		     "id %s\nkey %s\nincarnation %s\n"
+		     "agreed\n"
+		     "library %s\nwire %d\nabi %d\nfold %d\ncontract fixed-order\n"
+		     "size %d\nlocal_size %d\nlink %s\nalgo %s\ndirect_max %zu\n"
+		     "lane_depth %u\nlane_bytes %u\nboard_depth %u\nboard_bytes %u\n",
+		     card->host, card->boot, getpid(), has_module,
+		     card->id, card->key, card->incarnation,
+		     KCR_VERSION, KCR_WIRE_VERSION, KCR_ABI_VERSION,
+		     KCR_FOLD_VERSION, config->size, config->local_size,
+		     kcr_link_names[config->link], kcr_algo_names[config->algo],
+		     config->direct_max, config->lane_depth, config->lane_bytes,
+		     config->board_depth, config->board_bytes);
+	if (n < 0 || n >= (int)sizeof(card->text))
+		return kcr_fail(NULL, -EINVAL, "the card does not fit");
+	return card_parse(card);
+}
+
+/* Read the fields out of card->text. Returns 0, or -EBADMSG. */
+int card_parse(struct card *card)
+{
+	const char *agreed = strstr(card->text, "\nagreed\n");
+
+	if (!agreed ||
+	    sscanf(card->text,
+		   "kcollring-card 1 host %64s boot %39s pid %d module %d id %32[0-9a-f] key %32[0-9a-f] incarnation %32[0-9a-f]",
+		   card->host, card->boot, &card->pid, &card->has_module,
+		   card->id, card->key, card->incarnation) != 7 ||
+	    strlen(card->id) != 32 || strlen(card->key) != 32 ||
+	    strlen(card->incarnation) != 32)
+		return -EBADMSG;
+	card->agreed = agreed + strlen("\nagreed\n");
+	return 0;
+}
+
+/* One line of each text; both move on. */
+static void take_line(const char **at, char *line, size_t size)
+{
+	size_t n = strcspn(*at, "\n");
+
+	snprintf(line, size, "%.*s", (int)n, *at);
+	*at += n + ((*at)[n] == '\n');
+}
+
+/**
+ * card_compare() - is a rank's card what rank 0's is, where it must be?
+ * @first: rank 0's
+ * @rank: the other rank
+ * @card: its card
+ *
+ * Returns 0, or -EINVAL with a sentence that names the rank, its host, the field and
+ * both values.
+ */
+int card_compare(const struct card *first, int rank, const struct card *card)
+{
+	const char *a = first->agreed, *b = card->agreed;
+	char left[160], right[160];
+
+	if (strcmp(first->boot, card->boot))
+		return kcr_fail(NULL, -EOPNOTSUPP,
+				"rank %d is on host %s (boot %s) and rank 0 on host %s (boot %s): ranks on several nodes are not supported yet",
+				rank, card->host, card->boot, first->host,
+				first->boot);
+	while (*a || *b) {
+		int name;
+
+		take_line(&a, left, sizeof(left));
+		take_line(&b, right, sizeof(right));
+		if (!strcmp(left, right))
+			continue;
+		name = strcspn(right, " ");
+		return kcr_fail(NULL, -EINVAL,
+				"ranks disagree on %.*s: rank %d (host %s, pid %d) has \"%s\", rank 0 (host %s, pid %d) has \"%s\"",
+				name, right, rank, card->host, card->pid,
+				right[name] ? right + name + 1 : right,
+				first->host, first->pid,
+				left[strcspn(left, " ")] ?
+				left + strcspn(left, " ") + 1 : left);
+	}
+	return 0;
+}
