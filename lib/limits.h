@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * The numbers that matter, each with its reason.
+ */
+#ifndef KCR_LIMITS_H
+#define KCR_LIMITS_H
+
+/* DESIGN's threshold: below it one exchange costs less than two shorter ones. */
+#define DEFAULT_DIRECT_MAX	(32u << 10)
+
+/*
+ * Two slots let a peer fold one segment while the next is copied; 64 KiB of
+ * each stay in the second-level cache between the copy and the fold.
+ */
+#define DEFAULT_LANE_DEPTH	2u
+#define DEFAULT_LANE_BYTES	(64u << 10)
+#define DEFAULT_BOARD_DEPTH	4u
+#define DEFAULT_BOARD_BYTES	(64u << 10)
+
+/* A rank's outgoing lanes stay below this (half of Debian's memlock limit). */
+#define LANES_BUDGET		(4u << 20)
+
+/* A slot holds a header and at least one element of the widest type. */
+#define MIN_SLOT_BYTES		64u
+#define MAX_SLOT_BYTES		(16u << 20)
+#define MAX_DEPTH		1024u
+/* With one slot the algorithms' steps would wait for one another in a circle. */
+#define MIN_DEPTH		2u
+
+/*
+ * Rounds of looking before a CPU is given away. With a CPU for each rank a
+ * peer is at most some hundred microseconds behind; with fewer CPUs than
+ * ranks it cannot come before this rank yields.
+ */
+#define SPIN_ENOUGH_CPUS	8192
+#define SPIN_FEW_CPUS		16
+/* Rounds of sched_yield() before sleeping: sleeping costs two switches and a kick. */
+#define YIELD_ROUNDS		256
+
+/* The watchdog: jobs write checkpoints, so minutes are normal. In ms. */
+#define DEFAULT_WARN_MS		30000u
+#define DEFAULT_TIMEOUT_MS	300000u
+#define DEFAULT_RENDEZVOUS_MS	120000u
+/* A rank that cannot come waits so long for somebody to tell. In ms. */
+#define REFUSE_MS		5000u
+/* Later than this is a mistake in the unit. */
+#define MAX_TIMEOUT_MS		(7ull * 24 * 3600 * 1000)
+
+/* Over shared memory a sleeping rank looks for dead peers this often. In ns. */
+#define SHM_SLICE_NS		100000000ull
+
+/* A rank that parks looks up at least this often. In ns. */
+#define PARK_SLICE_NS		5000000000ull
+
+#endif /* KCR_LIMITS_H */

@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/*
+ * Lanes and boards in the module's window 0.
+ *
+ * The module owns the memory and knows who lives; this file joins, maps each
+ * part with the protection that the rank may have, and turns parking and
+ * kicking into commands.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include "link.h"
+#include "rendezvous.h"
+#include "submit.h"
+
+#define PAGE	4096ul
+#define WINDOW	0
+/* status, boards, and slots and acknowledgements of two lanes a peer */
+#define MAPPINGS_MAX	(1 + KCR_RANKS_MAX + 4 * KCR_RANKS_MAX)
+
+struct module {
+	struct carrier carrier;
+	int device;
+	struct submit *submit;
+	size_t lane_bytes, board_bytes;
+	int mappings;
+	struct {
+		void *at;
+		size_t bytes;
+	} mapped[MAPPINGS_MAX];
+};
+
+static struct module *module_of(struct link *link)
+{
+	return (struct module *)link->carrier;
+}
+
+/* Lanes are listed by source, then destination, without the diagonal. */
+static int lane_index(const struct link *link, int source, int destination)
+{
+	return source * (link->world->config.size - 1) + destination -
+	       (destination > source);
+}
+
+static struct kcr_lane_desc *list_lanes(const struct link *link, int *count)
+{
+	const struct kcr_config *config = &link->world->config;
+	int n = config->size * (config->size - 1);
+	struct kcr_lane_desc *lanes = calloc(n, sizeof(*lanes));
+
+	*count = n;
+	for (int s = 0; lanes && s < config->size; s++) {
+		for (int d = 0; d < config->size; d++) {
+			if (s == d)
+				continue;
+			lanes[lane_index(link, s, d)] = (struct kcr_lane_desc){
+				.source = s,
+				.destination = d,
+				.depth = config->lane_depth,
+				.capacity = link_lane_capacity(config),
+			};
+		}
+	}
+	return lanes;
+}
+
+static int join(struct link *link, struct rendezvous *rv)
+{
+	const struct kcr_config *config = &link->world->config;
+	struct kcr_join join = {
+		.size = sizeof(join),
+		.rank = config->rank,
+		.ranks = config->size,
+	};
+
+	card_unhex(rendezvous_card(rv, 0)->id, join.id);
+	card_unhex(rendezvous_card(rv, 0)->key, join.key);
+	if (!ioctl(module_of(link)->device, KCR_IOCTL_JOIN, &join))
+		return 0;
+	if (errno == EDQUOT)
+		return kcr_fail(NULL, -EDQUOT,
+				"rank %d cannot join: the module's quota of memberships for this user is used up (kcr-info shows it)",
+				config->rank);
+	return kcr_fail(NULL, -errno, "rank %d cannot join its world: %s",
+			config->rank, strerror(errno));
+}
+
+static int make_window(struct link *link)
+{
+	struct module *m = module_of(link);
+	struct kcr_window window = {
+		.size = sizeof(window),
+		.window = WINDOW,
+		.board_bytes = m->board_bytes,
+	};
+	struct kcr_lane_desc *lanes;
+	int count, err = 0;
+
+	lanes = list_lanes(link, &count);
+	if (!lanes)
+		return kcr_fail(NULL, -ENOMEM, "no memory for a list of lanes");
+	window.lanes = (uintptr_t)lanes;
+	window.nr_lanes = count;
+	if (ioctl(m->device, KCR_IOCTL_WINDOW, &window))
+		err = -errno;
+	free(lanes);
+	if (err == -ENOMEM)
+		return kcr_fail(NULL, err,
+				"no memory for a window of %zu bytes a rank: see ulimit -l and the memory cgroup",
+				m->board_bytes + (link->world->config.size - 1) *
+				(m->lane_bytes + PAGE));
+	if (err)
+		return kcr_fail(NULL, err, "cannot make a window of %d lanes: %s",
+				count, strerror(-err));
+	return 0;
+}
+
+static void *map_part(struct link *link, int part, int index, size_t bytes,
+		      bool writable)
+{
+	struct module *m = module_of(link);
+	void *at;
+
+	at = mmap(NULL, bytes, writable ? PROT_READ | PROT_WRITE : PROT_READ,
+		  MAP_SHARED, m->device, KCR_MMAP_OFFSET(WINDOW, part, index));
+	if (at == MAP_FAILED) {
+		kcr_fail(NULL, -errno, "cannot map part %d, index %d, of the window: %s",
+			 part, index, strerror(errno));
+		return NULL;
+	}
+	m->mapped[m->mappings].at = at;
+	m->mapped[m->mappings++].bytes = bytes;
+	return at;
+}
+
+static int module_attach(struct link *link, struct rendezvous *rv, char *note)
+{
+	const struct kcr_config *config = &link->world->config;
+	struct module *m = module_of(link);
+	int err;
+
+	(void)note;
+	m->lane_bytes = link_lane_bytes(config);
+	m->board_bytes = link_board_bytes(config);
+	m->device = submit_open_device();
+	if (m->device < 0)
+		return m->device;
+	err = join(link, rv);
+	if (!err)
+		err = make_window(link);
+	if (!err)
+		err = submit_create(m->device, config, &m->submit);
+	if (err)
+		return err;
+	link->status = map_part(link, KCR_MAP_STATUS, 0, PAGE, false);
+	return link->status ? 0 : -ENOMEM;
+}
+
+static int map_peer(struct link *link, int peer)
+{
+	struct module *m = module_of(link);
+	int me = link->world->config.rank;
+	int out = lane_index(link, me, peer), in = lane_index(link, peer, me);
+	void *slots, *ack, *board;
+
+	board = map_part(link, KCR_MAP_BOARD, peer, m->board_bytes, false);
+	if (!board)
+		return -ENXIO;
+	link_place_board(link, peer, board);
+	slots = map_part(link, KCR_MAP_SLOTS, out, m->lane_bytes, true);
+	ack = slots ? map_part(link, KCR_MAP_ACK, out, PAGE, false) : NULL;
+	if (!ack)
+		return -ENXIO;
+	link_place_tx_lane(link, peer, slots, ack);
+	slots = map_part(link, KCR_MAP_SLOTS, in, m->lane_bytes, false);
+	ack = slots ? map_part(link, KCR_MAP_ACK, in, PAGE, true) : NULL;
+	if (!ack)
+		return -ENXIO;
+	link_place_rx_lane(link, peer, slots, ack);
+	return 0;
+}
+
+static int module_map(struct link *link, struct rendezvous *rv)
+{
+	struct module *m = module_of(link);
+	int me = link->world->config.rank, err = 0;
+	void *board;
+
+	(void)rv;
+	board = map_part(link, KCR_MAP_BOARD, me, m->board_bytes, true);
+	if (!board)
+		return -ENXIO;
+	link_place_board(link, me, board);
+	for (uint64_t rest = link->others; rest && !err; rest &= rest - 1)
+		err = map_peer(link, __builtin_ctzll(rest));
+	return err;
+}
+
+static int module_park(struct link *link, uint64_t seen, uint64_t timeout_ns)
+{
+	struct kcr_wait wait = {
+		.size = sizeof(wait),
+		.seen = seen,
+		.timeout_ns = timeout_ns,
+	};
+	int err = submit_command(module_of(link)->submit, KCR_CMD_WAIT, &wait,
+				 sizeof(wait));
+
+	switch (err) {
+	case 0:
+	case -ETIMEDOUT:
+	case -EINTR:
+	case -ECANCELED:	/* an exec that failed, in another thread */
+		return 0;
+	default:
+		return kcr_fail(link->world, err, "the module refused to wait: %s",
+				strerror(-err));
+	}
+}
+
+static void module_kick(struct link *link, uint64_t ranks)
+{
+	struct kcr_kick kick = { .size = sizeof(kick), .mask = ranks };
+
+	submit_command(module_of(link)->submit, KCR_CMD_KICK, &kick,
+		       sizeof(kick));
+}
+
+static void module_fail(struct link *link, int error)
+{
+	struct kcr_fail fail = { .size = sizeof(fail), .error = error };
+
+	submit_command(module_of(link)->submit, KCR_CMD_FAIL, &fail,
+		       sizeof(fail));
+}
+
+static void module_leave(struct link *link)
+{
+	struct kcr_leave leave = { .size = sizeof(leave) };
+
+	submit_command(module_of(link)->submit, KCR_CMD_LEAVE, &leave,
+		       sizeof(leave));
+}
+
+static void module_close(struct link *link)
+{
+	struct module *m = module_of(link);
+
+	submit_destroy(m->submit);
+	for (int i = 0; i < m->mappings; i++)
+		munmap(m->mapped[i].at, m->mapped[i].bytes);
+	if (m->device >= 0)
+		close(m->device);
+	free(m);
+}
+
+static const struct carrier_ops module_ops = {
+	.name = "module",
+	.attach = module_attach,
+	.map = module_map,
+	.park = module_park,
+	.kick = module_kick,
+	.fail = module_fail,
+	.leave = module_leave,
+	.close = module_close,
+};
+
+struct carrier *carrier_module(void)
+{
+	struct module *m = calloc(1, sizeof(*m));
+
+	if (!m)
+		return NULL;
+	m->carrier.ops = &module_ops;
+	m->device = -1;
+	return &m->carrier;
+}

@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/*
+ * Lanes and boards in shared memory: one node, no module, no privileges.
+ *
+ * Each rank makes one memory (memfd), which ends with its last user:
+ *
+ *	page 0		status, as the module's, but written by peers
+ *	then		its board
+ *	then		the slots of its outgoing lanes, by destination
+ *	then		its acknowledgements of the incoming lanes, a cache line each
+ *
+ * The memory is sealed against resizing and filled, so that no access of a peer
+ * can fault. Peers map it read-only but for page 0: they move the event
+ * counter and write what has become of ranks. The world's cause is decided
+ * in rank 0's page by compare and exchange, then copied to all.
+ *
+ * A rank sleeps on the low half of its event counter, a futex, and looks for dead peers
+ * each time it wakes.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+#include "limits.h"
+#include "link.h"
+#include "rendezvous.h"
+
+#define PAGE		4096ul
+#define SEALS		(F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
+
+struct mapping {
+	struct kcr_status *status;	/* page 0, writable */
+	unsigned char *memory;		/* all of it; read-only if a peer's */
+};
+
+struct shm {
+	struct carrier carrier;
+	struct rendezvous *rv;	/* to see who lives; the world's */
+	int fd;
+	size_t bytes;
+	size_t lane_bytes;
+	size_t board_at, lanes_at, acks_at;
+	struct mapping ranks[KCR_RANKS_MAX];
+};
+
+static struct shm *shm_of(struct link *link)
+{
+	return (struct shm *)link->carrier;
+}
+
+static void lay_out(struct shm *shm, const struct kcr_config *config)
+{
+	size_t acks = (config->size * KCR_CACHE_LINE + PAGE - 1) & ~(PAGE - 1);
+
+	shm->lane_bytes = link_lane_bytes(config);
+	shm->board_at = PAGE;
+	shm->lanes_at = shm->board_at + link_board_bytes(config);
+	shm->acks_at = shm->lanes_at + config->size * shm->lane_bytes;
+	shm->bytes = shm->acks_at + acks;
+}
+
+static unsigned char *lane_of(struct shm *shm, int source, int destination)
+{
+	return shm->ranks[source].memory + shm->lanes_at +
+	       destination * shm->lane_bytes;
+}
+
+static struct kcr_ack *ack_of(struct shm *shm, int destination, int source)
+{
+	return (struct kcr_ack *)(shm->ranks[destination].memory +
+				  shm->acks_at + source * KCR_CACHE_LINE);
+}
+
+/* Anonymous memory that grows with use would fault when there is none left. */
+static int make_memory(struct shm *shm)
+{
+	int err;
+
+	shm->fd = memfd_create("kcollring", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (shm->fd < 0)
+		return kcr_fail(NULL, -errno, "memfd_create: %s",
+				strerror(errno));
+	err = posix_fallocate(shm->fd, 0, shm->bytes);
+	if (err)
+		return kcr_fail(NULL, -err == -ENOSPC ? -ENOMEM : -err,
+				"no memory for %zu bytes of lanes and board: %s",
+				shm->bytes, strerror(err));
+	if (fcntl(shm->fd, F_ADD_SEALS, SEALS))
+		return kcr_fail(NULL, -errno, "sealing a memfd: %s",
+				strerror(errno));
+	return 0;
+}
+
+static int map_memory(struct shm *shm, int rank, int fd, bool own)
+{
+	struct mapping *m = &shm->ranks[rank];
+	void *p;
+
+	p = mmap(NULL, shm->bytes, own ? PROT_READ | PROT_WRITE : PROT_READ,
+		 MAP_SHARED, fd, 0);
+	if (p == MAP_FAILED)
+		return kcr_fail(NULL, -errno, "mapping rank %d's memory: %s",
+				rank, strerror(errno));
+	m->memory = p;
+	p = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (p == MAP_FAILED)
+		return kcr_fail(NULL, -errno, "mapping rank %d's status: %s",
+				rank, strerror(errno));
+	m->status = p;
+	/* As the module's windows: a forked child has none. */
+	madvise(m->memory, shm->bytes, MADV_DONTFORK);
+	madvise(m->status, PAGE, MADV_DONTFORK);
+	return 0;
+}
+
+static int shm_attach(struct link *link, struct rendezvous *rv, char *note)
+{
+	const struct kcr_config *config = &link->world->config;
+	struct shm *shm = shm_of(link);
+	int me = config->rank, err;
+
+	shm->rv = rv;
+	lay_out(shm, config);
+	err = make_memory(shm);
+	if (!err)
+		err = map_memory(shm, me, shm->fd, true);
+	if (err)
+		return err;
+	link->status = shm->ranks[me].status;
+	link->status->joined = config->size;
+	for (int r = 0; r < config->size; r++)
+		link->status->member[r] = KCR_MEMBER_JOINED;
+	link_place_board(link, me, shm->ranks[me].memory + shm->board_at);
+	/* Process numbers are used again: what is opened must be this very memory. */
+	card_unhex(rendezvous_card(rv, me)->incarnation,
+		   link->board + BOARD_IDENTITY);
+	snprintf(note, NOTE_BYTES, "shm %d", shm->fd);
+	return 0;
+}
+
+static int open_peer(struct shm *shm, int rank)
+{
+	const struct card *card = rendezvous_card(shm->rv, rank);
+	char path[64];
+	struct stat st;
+	int fd, theirs;
+
+	if (sscanf(rendezvous_note(shm->rv, rank), "shm %d", &theirs) != 1)
+		return kcr_fail(NULL, -EPROTO,
+				"rank %d sent \"%s\" where its memory should be",
+				rank, rendezvous_note(shm->rv, rank));
+	snprintf(path, sizeof(path), "/proc/%d/fd/%d", card->pid, theirs);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	if (fd < 0)
+		return kcr_fail(NULL, -errno,
+				"cannot open rank %d's memory at %s: %s (link shm needs one user and one pid namespace)",
+				rank, path, strerror(errno));
+	if (fstat(fd, &st) || st.st_size != (off_t)shm->bytes ||
+	    (fcntl(fd, F_GET_SEALS) & SEALS) != SEALS) {
+		close(fd);
+		return kcr_fail(NULL, -EPROTO,
+				"rank %d's memory at %s has %lld bytes, must have %zu and be sealed",
+				rank, path, (long long)st.st_size, shm->bytes);
+	}
+	return fd;
+}
+
+static int map_peer(struct link *link, int rank)
+{
+	struct shm *shm = shm_of(link);
+	unsigned char identity[16];
+	int me = link->world->config.rank;
+	const unsigned char *board;
+	int fd, err;
+
+	fd = open_peer(shm, rank);
+	if (fd < 0)
+		return fd;
+	err = map_memory(shm, rank, fd, false);
+	close(fd);
+	if (err)
+		return err;
+	board = shm->ranks[rank].memory + shm->board_at;
+	card_unhex(rendezvous_card(shm->rv, rank)->incarnation, identity);
+	if (memcmp(board + BOARD_IDENTITY, identity, sizeof(identity)))
+		return kcr_fail(NULL, -EPROTO,
+				"the memory found for rank %d belongs to another world",
+				rank);
+	link_place_board(link, rank, board);
+	link_place_tx_lane(link, rank, lane_of(shm, me, rank),
+			   ack_of(shm, rank, me));
+	link_place_rx_lane(link, rank, lane_of(shm, rank, me),
+			   ack_of(shm, me, rank));
+	return 0;
+}
+
+static int shm_map(struct link *link, struct rendezvous *rv)
+{
+	int err = 0;
+
+	(void)rv;
+	for (uint64_t rest = link->others; rest && !err; rest &= rest - 1)
+		err = map_peer(link, __builtin_ctzll(rest));
+	return err;
+}
+
+static uint32_t *futex_of(struct kcr_status *status)
+{
+	uint32_t *half = (uint32_t *)&status->events;
+
+	return half + (__BYTE_ORDER__ == __ORDER_BIG_ENDIAN__);
+}
+
+/* Move a rank's event counter and wake it. */
+static void ring(struct kcr_status *status)
+{
+	__atomic_fetch_add(&status->events, 1, __ATOMIC_SEQ_CST);
+	syscall(SYS_futex, futex_of(status), FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+static void shm_kick(struct link *link, uint64_t ranks)
+{
+	for (; ranks; ranks &= ranks - 1)
+		ring(shm_of(link)->ranks[__builtin_ctzll(ranks)].status);
+}
+
+/* What has become of a rank, in everyone's page. */
+static void announce(struct link *link, int rank, uint8_t state)
+{
+	struct shm *shm = shm_of(link);
+
+	for (int r = 0; r < link->world->config.size; r++) {
+		struct kcr_status *status = shm->ranks[r].status;
+
+		if (!status)
+			continue;
+		__atomic_store_n(&status->member[rank], state, __ATOMIC_RELEASE);
+		__atomic_fetch_add(&status->left, 1, __ATOMIC_RELEASE);
+		ring(status);
+	}
+}
+
+static void fail_world(struct link *link, uint64_t cause)
+{
+	struct shm *shm = shm_of(link);
+	__u64 first = 0;
+
+	/* Before all are mapped, the rendezvous tells of failures. */
+	if (!shm->ranks[0].status)
+		return;
+	if (!__atomic_compare_exchange_n(&shm->ranks[0].status->cause, &first,
+					 cause, false, __ATOMIC_ACQ_REL,
+					 __ATOMIC_ACQUIRE))
+		cause = first;
+	for (int r = 0; r < link->world->config.size; r++) {
+		struct kcr_status *status = shm->ranks[r].status;
+
+		if (!status)
+			continue;
+		__atomic_store_n(&status->cause, cause, __ATOMIC_RELEASE);
+		ring(status);
+	}
+}
+
+static void shm_fail(struct link *link, int error)
+{
+	fail_world(link, KCR_CAUSE(link->world->config.rank, error));
+}
+
+static void look_for_dead(struct link *link)
+{
+	struct shm *shm = shm_of(link);
+
+	for (uint64_t rest = link->others; rest; rest &= rest - 1) {
+		int r = __builtin_ctzll(rest);
+		uint8_t *state = &link->status->member[r];
+
+		if (__atomic_load_n(state, __ATOMIC_ACQUIRE) != KCR_MEMBER_JOINED ||
+		    rendezvous_is_alive(shm->rv, r))
+			continue;
+		/* It may have said that it leaves just before its lock went. */
+		if (__atomic_load_n(state, __ATOMIC_ACQUIRE) != KCR_MEMBER_JOINED)
+			continue;
+		announce(link, r, KCR_MEMBER_DEAD);
+		fail_world(link, KCR_CAUSE(r, ECONNRESET));
+	}
+}
+
+static int shm_park(struct link *link, uint64_t seen, uint64_t timeout_ns)
+{
+	uint64_t ns = timeout_ns < SHM_SLICE_NS ? timeout_ns : SHM_SLICE_NS;
+	struct timespec t = {
+		.tv_sec = ns / 1000000000,
+		.tv_nsec = ns % 1000000000,
+	};
+
+	if (syscall(SYS_futex, futex_of(link->status), FUTEX_WAIT,
+		    (uint32_t)seen, &t, NULL, 0) && errno == ETIMEDOUT)
+		look_for_dead(link);
+	return 0;
+}
+
+static void shm_leave(struct link *link)
+{
+	announce(link, link->world->config.rank, KCR_MEMBER_LEFT);
+}
+
+static void shm_close(struct link *link)
+{
+	struct shm *shm = shm_of(link);
+
+	for (int r = 0; r < link->world->config.size; r++) {
+		struct mapping *m = &shm->ranks[r];
+
+		if (m->memory)
+			munmap(m->memory, shm->bytes);
+		if (m->status)
+			munmap(m->status, PAGE);
+	}
+	if (shm->fd >= 0)
+		close(shm->fd);
+	free(shm);
+}
+
+static const struct carrier_ops shm_ops = {
+	.name = "shm",
+	.attach = shm_attach,
+	.map = shm_map,
+	.park = shm_park,
+	.kick = shm_kick,
+	.fail = shm_fail,
+	.leave = shm_leave,
+	.close = shm_close,
+};
+
+struct carrier *carrier_shm(void)
+{
+	struct shm *shm = calloc(1, sizeof(*shm));
+
+	if (!shm)
+		return NULL;
+	shm->carrier.ops = &shm_ops;
+	shm->fd = -1;
+	return &shm->carrier;
+}

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/*
+ * Submission: commands to /dev/kcollring, through io_uring or, where that is
+ * forbidden (containers, sysctl io_uring_disabled), through ioctl.
+ *
+ * Owns a ring with 128-byte entries. One command is in flight at a time, so
+ * a completion is always the last command's. Used under the world's lock.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <liburing.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+#include <linux/kcollring.h>
+#include "kcr.h"
+#include "submit.h"
+
+#define ENTRIES		4
+#define PAYLOAD_BYTES	80	/* of an entry of 128 bytes */
+
+struct submit {
+	struct io_uring ring;
+	bool has_ring;
+	int device;
+};
+
+/**
+ * submit_open_device() - open the module's device
+ *
+ * Returns a descriptor, -ENODEV or -EACCES with a sentence that says what to do.
+ */
+int submit_open_device(void)
+{
+	struct kcr_query query = { .size = sizeof(query) };
+	int fd = open(KCR_DEVICE, O_RDWR | O_CLOEXEC);
+
+	if (fd < 0 && (errno == ENOENT || errno == ENXIO || errno == ENODEV))
+		return kcr_fail(NULL, -ENODEV,
+				"%s is not there: load the module (insmod kcollring.ko), or use KCR_LINK=shm",
+				KCR_DEVICE);
+	if (fd < 0 && (errno == EACCES || errno == EPERM))
+		return kcr_fail(NULL, -EACCES,
+				"no permission for %s: join its group (ls -l %s shows it, usually kcollring)",
+				KCR_DEVICE, KCR_DEVICE);
+	if (fd < 0)
+		return kcr_fail(NULL, -errno, "cannot open %s: %s", KCR_DEVICE,
+				strerror(errno));
+	if (ioctl(fd, KCR_IOCTL_QUERY, &query)) {
+		int err = -errno;
+
+		close(fd);
+		return kcr_fail(NULL, err, "%s does not answer a query: %s",
+				KCR_DEVICE, strerror(-err));
+	}
+	if (query.abi_version != KCR_ABI_VERSION) {
+		close(fd);
+		return kcr_fail(NULL, -EPROTO,
+				"the module %.31s speaks ABI %u, this library ABI %u",
+				query.version, query.abi_version,
+				KCR_ABI_VERSION);
+	}
+	return fd;
+}
+
+static int through_ioctl(struct submit *s, uint32_t command,
+			 const void *payload)
+{
+	if (ioctl(s->device, _IO(KCR_IOCTL_TYPE, command), payload))
+		return -errno;
+	return 0;
+}
+
+static int through_ring(struct submit *s, uint32_t command,
+			const void *payload, size_t size)
+{
+	struct io_uring_cqe *cqe;
+	struct io_uring_sqe *sqe = io_uring_get_sqe(&s->ring);
+	int err;
+
+	if (!sqe)
+		return -EBUSY;
+	memset(sqe, 0, 2 * sizeof(*sqe));
+	sqe->opcode = IORING_OP_URING_CMD;
+	sqe->fd = s->device;
+	sqe->cmd_op = command;
+	memcpy(sqe->cmd, payload, size);
+	/* A signal ends the system call, not the command: it has a deadline. */
+	do {
+		err = io_uring_submit_and_wait(&s->ring, 1);
+	} while (err == -EINTR);
+	while (err >= 0) {
+		err = io_uring_wait_cqe(&s->ring, &cqe);
+		if (err == -EINTR) {
+			err = 0;
+			continue;
+		}
+		break;
+	}
+	if (err < 0)
+		return err;
+	err = cqe->res;
+	io_uring_cqe_seen(&s->ring, cqe);
+	return err;
+}
+
+/**
+ * submit_command() - give a command to the module and wait for its answer
+ * @s: where
+ * @command: KCR_CMD_*
+ * @payload: its struct
+ * @size: of it
+ *
+ * Returns the answer: 0 or a negative errno.
+ */
+int submit_command(struct submit *s, uint32_t command, const void *payload,
+		   size_t size)
+{
+	if (s->has_ring)
+		return through_ring(s, command, payload, size);
+	return through_ioctl(s, command, payload);
+}
+
+/* A kick of nobody shows that commands arrive. */
+static int try_ring(struct submit *s)
+{
+	struct kcr_kick kick = { .size = sizeof(kick) };
+
+	return through_ring(s, KCR_CMD_KICK, &kick, sizeof(kick));
+}
+
+/**
+ * submit_create() - a way for commands to a device that has joined
+ * @device: its descriptor; stays the caller's
+ * @config: says whether to debug
+ * @out: the way, to be destroyed before @device is closed
+ */
+int submit_create(int device, const struct kcr_config *config,
+		  struct submit **out)
+{
+	struct io_uring_params params = { .flags = IORING_SETUP_SQE128 };
+	const char *wanted = getenv("KCR_URING");
+	struct submit *s = calloc(1, sizeof(*s));
+	int err = -ECANCELED;
+
+	_Static_assert(sizeof(struct kcr_wait) <= PAYLOAD_BYTES, "payload");
+	if (!s)
+		return kcr_fail(NULL, -ENOMEM, "no memory for a ring");
+	s->device = device;
+	if (!wanted || strcmp(wanted, "0")) {
+		err = io_uring_queue_init_params(ENTRIES, &s->ring, &params);
+		s->has_ring = !err;
+		if (!err)
+			io_uring_ring_dontfork(&s->ring);
+	}
+	if (s->has_ring) {
+		err = try_ring(s);
+		if (err) {
+			io_uring_queue_exit(&s->ring);
+			s->has_ring = false;
+		}
+	}
+	if (err)
+		kcr_debug(config, "commands go through ioctl: io_uring: %s",
+			  strerror(-err));
+	*out = s;
+	return 0;
+}
+
+void submit_destroy(struct submit *s)
+{
+	if (!s)
+		return;
+	if (s->has_ring)
+		io_uring_queue_exit(&s->ring);
+	free(s);
+}
