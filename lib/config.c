@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/*
+ * Configuration: defaults, the environment, and what is a sensible value.
+ *
+ * kcr_config_init() returns nothing, so a variable that cannot be understood
+ * is remembered per thread and reported by kcr_world_create().
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include "kcr.h"
+#include "limits.h"
+
+static __thread char env_error[KCR_ERROR_BYTES];
+
+static void bad_env(const char *name, const char *value, const char *want)
+{
+	if (!env_error[0])
+		snprintf(env_error, sizeof(env_error), "%s is \"%s\", must be %s",
+			 name, value, want);
+}
+
+/* A whole number of @min to @max; left alone if the variable is not set. */
+static void env_int(const char *name, int64_t min, int64_t max, int64_t *value)
+{
+	const char *text = getenv(name);
+	char want[80], *end;
+	long long n;
+
+	if (!text || !*text)
+		return;
+	errno = 0;
+	n = strtoll(text, &end, 10);
+	if (errno || *end || end == text || n < min || n > max) {
+		snprintf(want, sizeof(want), "a number from %lld to %lld",
+			 (long long)min, (long long)max);
+		bad_env(name, text, want);
+		return;
+	}
+	*value = n;
+}
+
+static void env_number(const char *name, int64_t min, int64_t max, int *value)
+{
+	int64_t n = *value;
+
+	env_int(name, min, max, &n);
+	*value = (int)n;
+}
+
+static void env_u32(const char *name, int64_t min, int64_t max, uint32_t *value)
+{
+	int64_t n = *value;
+
+	env_int(name, min, max, &n);
+	*value = (uint32_t)n;
+}
+
+/* Seconds, with a fraction if wanted, into milliseconds. */
+static void env_seconds(const char *name, uint64_t *ms)
+{
+	const char *text = getenv(name);
+	char *end;
+	double s;
+
+	if (!text || !*text)
+		return;
+	s = strtod(text, &end);
+	if (*end || end == text || !(s >= 0 && s <= MAX_TIMEOUT_MS / 1000))
+		bad_env(name, text, "seconds, at most a week");
+	else
+		*ms = (uint64_t)(s * 1000 + 0.5);
+}
+
+static void env_name(const char *name, const char * const names[], int *value)
+{
+	const char *text = getenv(name);
+	char want[80] = "";
+	int index;
+
+	if (!text || !*text)
+		return;
+	index = kcr_name_index(names, text);
+	if (index >= 0) {
+		*value = index;
+		return;
+	}
+	for (int i = 0; names[i]; i++) {
+		strcat(want, i ? ", " : "one of ");
+		strcat(want, names[i]);
+	}
+	bad_env(name, text, want);
+}
+
+static const char *env_text(const char *name)
+{
+	const char *text = getenv(name);
+
+	return text && *text ? text : NULL;
+}
+
+KCR_PUBLIC void kcr_config_init(struct kcr_config *config)
+{
+	int link = KCR_LINK_AUTO, algo = KCR_ALGO_AUTO;
+	int64_t direct_max = DEFAULT_DIRECT_MAX;
+
+	env_error[0] = 0;
+	*config = (struct kcr_config){
+		.struct_size = sizeof(*config),
+		.size = 1,
+		.lane_depth = DEFAULT_LANE_DEPTH,
+		.lane_bytes = DEFAULT_LANE_BYTES,
+		.board_depth = DEFAULT_BOARD_DEPTH,
+		.board_bytes = DEFAULT_BOARD_BYTES,
+		.spin = -1,
+		.yield = -1,
+		.warn_ms = DEFAULT_WARN_MS,
+		.timeout_ms = DEFAULT_TIMEOUT_MS,
+		.rendezvous_ms = DEFAULT_RENDEZVOUS_MS,
+		.rendezvous = env_text("KCR_RENDEZVOUS"),
+		.job = env_text("KCR_JOB"),
+	};
+	env_number("KCR_SIZE", 1, KCR_RANKS_MAX, &config->size);
+	env_number("KCR_RANK", 0, KCR_RANKS_MAX - 1, &config->rank);
+	config->local_rank = config->rank;
+	config->local_size = config->size;
+	env_number("KCR_LOCAL_RANK", 0, KCR_RANKS_MAX - 1, &config->local_rank);
+	env_number("KCR_LOCAL_SIZE", 1, KCR_RANKS_MAX, &config->local_size);
+	env_name("KCR_LINK", kcr_link_names, &link);
+	config->link = link;
+	env_name("KCR_ALGO", kcr_algo_names, &algo);
+	config->algo = algo;
+	env_int("KCR_DIRECT_MAX", 0, INT64_MAX, &direct_max);
+	config->direct_max = (size_t)direct_max;
+	env_u32("KCR_LANE_DEPTH", MIN_DEPTH, MAX_DEPTH, &config->lane_depth);
+	env_u32("KCR_LANE_BYTES", MIN_SLOT_BYTES, MAX_SLOT_BYTES,
+		&config->lane_bytes);
+	env_u32("KCR_BOARD_DEPTH", MIN_DEPTH, MAX_DEPTH, &config->board_depth);
+	env_u32("KCR_BOARD_BYTES", MIN_SLOT_BYTES, MAX_SLOT_BYTES,
+		&config->board_bytes);
+	env_int("KCR_SPIN", 0, INT64_MAX, &config->spin);
+	env_int("KCR_YIELD", 0, INT64_MAX, &config->yield);
+	env_seconds("KCR_WARN", &config->warn_ms);
+	env_seconds("KCR_TIMEOUT", &config->timeout_ms);
+	env_seconds("KCR_RENDEZVOUS_TIMEOUT", &config->rendezvous_ms);
+	env_number("KCR_DEBUG", 0, 9, &config->debug);
+}
+
+static int check_range(const char *field, int64_t value, int64_t min,
+		       int64_t max)
+{
+	if (value >= min && value <= max)
+		return 0;
+	return kcr_fail(NULL, -EINVAL, "%s is %lld, must be %lld to %lld",
+			field, (long long)value, (long long)min,
+			(long long)max);
+}
+
+/**
+ * config_check() - every field that can be wrong by itself
+ * @config: as the caller gave it
+ *
+ * Returns 0, or -EINVAL with a sentence that names the field, its value and
+ * what it must be.
+ */
+int config_check(const struct kcr_config *config)
+{
+	const struct {
+		const char *field;
+		int64_t value, min, max;
+	} ranges[] = {
+		{ "size", config->size, 1, KCR_RANKS_MAX },
+		{ "rank", config->rank, 0, config->size - 1 },
+		{ "local_size", config->local_size, 1, config->size },
+		{ "local_rank", config->local_rank, 0, config->local_size - 1 },
+		{ "link", config->link, KCR_LINK_AUTO, KCR_LINK_SHM },
+		{ "algo", config->algo, KCR_ALGO_AUTO, KCR_ALGO_OWNER },
+		{ "lane_depth", config->lane_depth, MIN_DEPTH, MAX_DEPTH },
+		{ "lane_bytes", config->lane_bytes, MIN_SLOT_BYTES, MAX_SLOT_BYTES },
+		{ "board_depth", config->board_depth, MIN_DEPTH, MAX_DEPTH },
+		{ "board_bytes", config->board_bytes, MIN_SLOT_BYTES, MAX_SLOT_BYTES },
+		{ "warn_ms", config->warn_ms, 0, MAX_TIMEOUT_MS },
+		{ "timeout_ms", config->timeout_ms, 1, MAX_TIMEOUT_MS },
+		{ "rendezvous_ms", config->rendezvous_ms, 1, MAX_TIMEOUT_MS },
+	};
+	int err;
+
+	if (config->struct_size != sizeof(*config))
+		return kcr_fail(NULL, -EINVAL,
+				"struct_size is %zu, must be %zu: was kcr_config_init() called?",
+				config->struct_size, sizeof(*config));
+	if (env_error[0])
+		return kcr_fail(NULL, -EINVAL, "%s", env_error);
+	for (size_t i = 0; i < sizeof(ranges) / sizeof(ranges[0]); i++) {
+		err = check_range(ranges[i].field, ranges[i].value,
+				  ranges[i].min, ranges[i].max);
+		if (err)
+			return err;
+	}
+	if (config->size > 1 && !config->rendezvous)
+		return kcr_fail(NULL, -EINVAL,
+				"rendezvous is not set and size is %d: start with kcr-run, or set KCR_RENDEZVOUS=file:/directory",
+				config->size);
+	return 0;
+}

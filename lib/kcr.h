@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * What the rooms of the library share: the world, and the small things that
+ * every file needs.
+ */
+#ifndef KCR_H
+#define KCR_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include "kcollring.h"
+
+#define KCR_PUBLIC __attribute__((visibility("default")))
+
+/* The version of what ranks write into slots and boards; ranks compare it. */
+#define KCR_WIRE_VERSION	1
+
+#define KCR_ERROR_BYTES		512
+
+/* Kinds of operation, on the wire and in claims: numbers never change. */
+enum kcr_kind {
+	KIND_NONE,
+	KIND_ALLREDUCE,
+	KIND_BARRIER,
+};
+
+struct link;
+struct rendezvous;
+
+/**
+ * struct kcr_world - one rank's view of a world
+ * @lock: serialises calls; every field below but the constant ones is under it
+ * @config: constant; its strings are not used after creation
+ * @fork_generation: constant; tells a forked child from the process that joined
+ * @link: the way to the peers; NULL if the world has one rank
+ * @rendezvous: how they met, and their locks; NULL if the world has one rank
+ * @operation: the number of the last collective
+ * @failed: the negative errno that ended the world, or 0
+ * @error: the last error in words; the first cause once @failed is set
+ */
+struct kcr_world {
+	pthread_mutex_t lock;
+	struct kcr_config config;
+	unsigned int fork_generation;
+	struct link *link;
+	struct rendezvous *rendezvous;
+	uint64_t operation;
+	int failed;
+	char error[KCR_ERROR_BYTES];
+};
+
+/* error.c */
+int kcr_fail(struct kcr_world *w, int error, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+void kcr_debug(const struct kcr_config *config, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+
+/* config.c */
+int config_check(const struct kcr_config *config);
+
+/* types.c */
+extern const char * const kcr_link_names[];
+extern const char * const kcr_algo_names[];
+const char *kcr_dtype_text(enum kcr_dtype dtype);
+const char *kcr_op_text(enum kcr_op op);
+const char *kcr_kind_text(unsigned int kind);
+int kcr_name_index(const char * const names[], const char *text);
+
+/* shard.c */
+size_t kcr_segments(size_t count, size_t most);
+
+/* process.c */
+uint64_t process_now_ns(void);
+unsigned int process_fork_generation(void);
+int process_random(void *buffer, size_t bytes);
+
+#endif /* KCR_H */

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/*
+ * The process: its clock, its random bytes, and whether it was forked.
+ *
+ * A world belongs to the process that joined. getpid() is a system call, so
+ * a forked child is told by a counter that a fork handler moves.
+ */
+#include <errno.h>
+#include <sys/random.h>
+#include <time.h>
+#include "kcr.h"
+
+static unsigned int fork_generation;	/* written in the only thread of a new child */
+
+static void forked(void)
+{
+	fork_generation++;
+}
+
+__attribute__((constructor))
+static void watch_forks(void)
+{
+	pthread_atfork(NULL, NULL, forked);
+}
+
+unsigned int process_fork_generation(void)
+{
+	return fork_generation;
+}
+
+uint64_t process_now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* Fill @buffer; 0 or a negative errno. */
+int process_random(void *buffer, size_t bytes)
+{
+	ssize_t got;
+
+	do {
+		got = getrandom(buffer, bytes, 0);
+	} while (got < 0 && errno == EINTR);
+	return got == (ssize_t)bytes ? 0 : -EIO;
+}
