@@ -20,9 +20,9 @@ static int check_cut(struct __test_metadata *_metadata, size_t count, int ranks)
 		len = 0x5a5a;
 		kcr_shard_range(count, ranks, r, &start, &len);
 		if (start != next || len != each + ((size_t)r < rest)) {
-			TH_LOG("count %zu ranks %d rank %d: start %zu len %zu, expected start %zu len %zu",
-			       count, ranks, r, start, len, next,
-			       each + ((size_t)r < rest));
+			TH_LOG("count %zu ranks %d rank %d: %zu from %zu, not %zu from %zu",
+			       count, ranks, r, len, start,
+			       each + ((size_t)r < rest), next);
 			return 1;
 		}
 		next += len;
