@@ -49,8 +49,8 @@
 #define KCR_MAX_WAIT_NS		30000000000ULL
 
 /* Features, in kcr_query.features. */
-#define KCR_FEATURE_URING	(1ULL << 0)	/* commands through io_uring */
-#define KCR_FEATURE_URING_CANCEL (1ULL << 1)	/* the kernel cancels parked commands itself */
+#define KCR_FEATURE_URING	0x1ULL	/* commands through io_uring */
+#define KCR_FEATURE_URING_CANCEL 0x2ULL	/* the kernel cancels parked commands itself */
 
 /**
  * struct kcr_query - version, features, limits and use (KCR_IOCTL_QUERY)

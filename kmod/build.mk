@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: GPL-2.0
+#
+# The module, for each kernel release in KVERS, outside the source tree:
+# build/kmod/<release>/kcollring.ko. Kbuild writes beside the sources, so each
+# release has a folder of links to them.
+
+KMOD_SOURCES := $(wildcard kmod/*.c kmod/*.h) kmod/Kbuild
+KMOD_HEADERS := $(wildcard uapi/linux/*.h)
+
+# $(call kmod_make,release,more arguments of make)
+kmod_make = $(MAKE) -C /lib/modules/$(1)/build M=$(CURDIR)/build/kmod/$(1) \
+	KCR_ROOT=$(CURDIR) W=1 $(2) modules
+
+# $(call kmod_links,release)
+define kmod_links
+	@mkdir -p build/kmod/$(1)
+	@find build/kmod/$(1) -maxdepth 1 -type l -delete
+	@ln -sf $(addprefix $(CURDIR)/,$(KMOD_SOURCES)) build/kmod/$(1)/
+endef
+
+build/kmod/%/kcollring.ko: $(KMOD_SOURCES) $(KMOD_HEADERS)
+	$(call kmod_links,$*)
+	+@$(call kmod_make,$*,-s)
+	@touch $@
+
+.PHONY: sparse checkpatch
+sparse: $(KVERS:%=sparse-%)
+
+# In a folder of its own: C=2 checks what need not be compiled, too.
+.PHONY: $(KVERS:%=sparse-%)
+$(KVERS:%=sparse-%): sparse-%:
+	$(call kmod_links,$*)
+	+@$(call kmod_make,$*,-s C=2 CF=-Wsparse-error)
+
+CHECKPATCH := build/kselftest/scripts/checkpatch.pl
+# compat.h is the one place that may look at the kernel's version.
+checkpatch: $(KSELFTEST)
+	perl $(CHECKPATCH) --no-tree --strict --quiet --file \
+		$(filter-out kmod/compat.h,$(wildcard kmod/*.c kmod/*.h)) \
+		uapi/linux/kcollring.h
+	perl $(CHECKPATCH) --no-tree --strict --quiet --file \
+		--ignore LINUX_VERSION_CODE,CONSTANT_COMPARISON \
+		kmod/compat.h

@@ -1,0 +1,509 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Windows: the lanes and boards that the ranks of a world agreed on, who pays
+ * for which part, and who may map it.
+ *
+ * The first rank that attaches fixes the configuration; each allocates what it
+ * pays for. kcr_world.mutex protects kcr_world.windows[] and all of a window
+ * but its configuration. A rank's own parts are filled in without it while its
+ * attachment is pending: nobody looks at them before it is done, and the
+ * window cannot go while one is pending.
+ *
+ * A window is taken out of the world under the mutex by whoever was attached
+ * last, and freed after it.
+ */
+#include <linux/mm.h>
+#include <linux/nospec.h>
+#include <linux/overflow.h>
+#include <linux/sched.h>
+#include <linux/slab.h>
+#include <linux/sort.h>
+#include <linux/string.h>
+#include <linux/uaccess.h>
+
+#include "compat.h"
+#include "kcollring.h"
+
+/* Offsets of mmap leave 32 bits for a part. */
+#define PART_BYTES_MAX	(U32_MAX & PAGE_MASK)
+
+/* A part of a window, as one rank sees it. */
+struct part {
+	struct kcr_region *region;
+	u32 payer;
+	u64 bytes;
+	bool may_read;
+	bool may_write;
+};
+
+/* The slots of a lane, unrounded. Its factors are at most 32 and 33 bits. */
+static int lane_bytes(const struct kcr_lane_desc *lane, u64 *bytes)
+{
+	if (check_mul_overflow((u64)lane->depth,
+			       (u64)KCR_SLOT_STRIDE(lane->capacity), bytes))
+		return -EINVAL;
+	if (!*bytes || *bytes > PART_BYTES_MAX)
+		return -EINVAL;
+	return 0;
+}
+
+static int compare_u64(const void *a, const void *b)
+{
+	u64 x = *(const u64 *)a, y = *(const u64 *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+/* By sorting: comparing all with all would let the caller burn our time. */
+static int check_unique(const struct kcr_lane_desc *lanes, u32 nr)
+{
+	int ret = 0;
+	u64 *keys;
+	u32 i;
+
+	keys = kvmalloc_array(nr, sizeof(*keys), GFP_KERNEL_ACCOUNT);
+	if (!keys)
+		return -ENOMEM;
+	for (i = 0; i < nr; i++)
+		keys[i] = (u64)lanes[i].source << 32 | lanes[i].destination;
+	sort(keys, nr, sizeof(*keys), compare_u64, NULL);
+	for (i = 1; i < nr && !ret; i++)
+		if (keys[i] == keys[i - 1])
+			ret = -EINVAL;
+	kvfree(keys);
+	return ret;
+}
+
+static int check_lanes(const struct kcr_lane_desc *lanes, u32 nr, u32 ranks)
+{
+	const struct kcr_lane_desc *lane;
+	u64 bytes;
+	int ret;
+
+	for (lane = lanes; lane < lanes + nr; lane++) {
+		if (lane->source >= ranks || lane->destination >= ranks ||
+		    lane->source == lane->destination || !lane->depth ||
+		    !lane->capacity)
+			return -EINVAL;
+		ret = lane_bytes(lane, &bytes);
+		if (ret)
+			return ret;
+	}
+	return nr ? check_unique(lanes, nr) : 0;
+}
+
+static void win_free(struct kcr_win *win)
+{
+	u32 i;
+
+	if (!win)
+		return;
+	for (i = 0; win->parts && i < win->nr_lanes; i++) {
+		kcr_region_put(win->parts[i].slots);
+		kcr_region_put(win->parts[i].ack);
+	}
+	for (i = 0; win->boards && i < win->ranks; i++)
+		kcr_region_put(win->boards[i]);
+	kvfree(win->boards);
+	kvfree(win->parts);
+	kvfree(win->attach);
+	kvfree(win->lanes);
+	kfree(win);
+}
+
+static int win_alloc(struct kcr_win *win)
+{
+	win->attach = kvcalloc(win->ranks, sizeof(*win->attach),
+			       GFP_KERNEL_ACCOUNT);
+	win->boards = kvcalloc(win->ranks, sizeof(*win->boards),
+			       GFP_KERNEL_ACCOUNT);
+	if (!win->attach || !win->boards)
+		return -ENOMEM;
+	if (!win->nr_lanes)
+		return 0;
+	win->lanes = kvmalloc_array(win->nr_lanes, sizeof(*win->lanes),
+				    GFP_KERNEL_ACCOUNT);
+	win->parts = kvcalloc(win->nr_lanes, sizeof(*win->parts),
+			      GFP_KERNEL_ACCOUNT);
+	return win->lanes && win->parts ? 0 : -ENOMEM;
+}
+
+/* A window as the caller describes it, checked, without memory yet. */
+static struct kcr_win *win_new(const struct kcr_window *args, u32 ranks)
+{
+	struct kcr_win *win;
+	int ret;
+
+	win = kzalloc(sizeof(*win), GFP_KERNEL_ACCOUNT);
+	if (!win)
+		return ERR_PTR(-ENOMEM);
+	win->ranks = ranks;
+	win->nr_lanes = args->nr_lanes;
+	win->board_bytes = args->board_bytes;
+	ret = win_alloc(win);
+	if (ret)
+		goto err;
+	if (copy_from_user(win->lanes, u64_to_user_ptr(args->lanes),
+			   win->nr_lanes * sizeof(*win->lanes))) {
+		ret = -EFAULT;
+		goto err;
+	}
+	ret = check_lanes(win->lanes, win->nr_lanes, ranks);
+	if (ret)
+		goto err;
+	return win;
+err:
+	win_free(win);
+	return ERR_PTR(ret);
+}
+
+static bool win_is_same(const struct kcr_win *a, const struct kcr_win *b)
+{
+	return a->nr_lanes == b->nr_lanes && a->board_bytes == b->board_bytes &&
+	       !memcmp(a->lanes, b->lanes, a->nr_lanes * sizeof(*a->lanes));
+}
+
+/*
+ * The window of this number with the rank's attachment pending: @win, if it
+ * is the first, or the one that is there.
+ */
+static struct kcr_win *reserve(struct kcr_member *m, u32 nr,
+			       struct kcr_win *win)
+{
+	struct kcr_world *w = m->world;
+	struct kcr_win *there = w->windows[nr];
+
+	lockdep_assert_held(&w->mutex);
+
+	if (!there) {
+		w->windows[nr] = win;
+		atomic_long_inc(&kcr_counts.windows);
+		there = win;
+	} else if (!win_is_same(there, win)) {
+		return ERR_PTR(-EPROTO);
+	} else if (there->attach[m->rank] != KCR_ATTACH_NONE) {
+		return ERR_PTR(-EEXIST);
+	}
+	there->attach[m->rank] = KCR_ATTACH_PENDING;
+	there->attached++;
+	return there;
+}
+
+/* Returns the window if nobody is attached any more; the caller frees it. */
+static struct kcr_win *unreserve(struct kcr_member *m, u32 nr,
+				 enum kcr_attach next)
+{
+	struct kcr_world *w = m->world;
+	struct kcr_win *win = w->windows[nr];
+
+	lockdep_assert_held(&w->mutex);
+
+	win->attach[m->rank] = next;
+	if (--win->attached)
+		return NULL;
+	w->windows[nr] = NULL;
+	atomic_long_dec(&kcr_counts.windows);
+	return win;
+}
+
+static int make(struct kcr_region **region, struct kcr_member *m, u64 bytes)
+{
+	struct kcr_region *new = kcr_region_new(m, bytes);
+
+	if (IS_ERR(new))
+		return PTR_ERR(new);
+	*region = new;
+	return 0;
+}
+
+static int make_lane_parts(struct kcr_member *m, struct kcr_win *win, u32 i)
+{
+	const struct kcr_lane_desc *lane = &win->lanes[i];
+	u64 bytes;
+	int ret;
+
+	if (lane->destination == m->rank) {
+		ret = lane_bytes(lane, &bytes);
+		return ret ?: make(&win->parts[i].slots, m, bytes);
+	}
+	if (lane->source == m->rank)
+		return make(&win->parts[i].ack, m, PAGE_SIZE);
+	return 0;
+}
+
+/* What this rank pays for. */
+static int make_parts(struct kcr_member *m, struct kcr_win *win)
+{
+	int ret;
+	u32 i;
+
+	for (i = 0; i < win->nr_lanes; i++) {
+		ret = make_lane_parts(m, win, i);
+		if (ret)
+			return ret;
+	}
+	if (!win->board_bytes)
+		return 0;
+	return make(&win->boards[m->rank], m, win->board_bytes);
+}
+
+static void drop_parts(struct kcr_member *m, struct kcr_win *win)
+{
+	struct kcr_region **region;
+	u32 i;
+
+	for (i = 0; i < win->nr_lanes; i++) {
+		if (win->lanes[i].destination == m->rank)
+			region = &win->parts[i].slots;
+		else if (win->lanes[i].source == m->rank)
+			region = &win->parts[i].ack;
+		else
+			continue;
+		kcr_region_put(*region);
+		*region = NULL;
+	}
+	kcr_region_put(win->boards[m->rank]);
+	win->boards[m->rank] = NULL;
+}
+
+/* Make a pending attachment a real one, or undo it. */
+static int attach_pending(struct kcr_member *m, u32 nr, struct kcr_win *win)
+{
+	struct kcr_win *unused = NULL;
+	int ret;
+
+	ret = make_parts(m, win);
+
+	mutex_lock(&m->world->mutex);
+	/* If it ends later than this, that detaches it. */
+	if (!ret && READ_ONCE(m->state) != KCR_MEMBER_JOINED)
+		ret = -ESHUTDOWN;
+	if (!ret) {
+		win->attach[m->rank] = KCR_ATTACH_DONE;
+	} else {
+		drop_parts(m, win);
+		unused = unreserve(m, nr, KCR_ATTACH_NONE);
+	}
+	mutex_unlock(&m->world->mutex);
+	win_free(unused);
+	return ret;
+}
+
+/**
+ * kcr_window_attach() - KCR_IOCTL_WINDOW
+ * @call: the call
+ *
+ * Return: 0 or an error of the ABI.
+ */
+int kcr_window_attach(struct kcr_call *call)
+{
+	const struct kcr_window *args = &call->args->window;
+	struct kcr_member *m = call->member;
+	struct kcr_win *win, *there;
+	u32 nr;
+
+	if (args->window >= KCR_MAX_WINDOWS || args->nr_lanes > KCR_MAX_LANES ||
+	    !PAGE_ALIGNED(args->board_bytes) ||
+	    args->board_bytes > PART_BYTES_MAX)
+		return -EINVAL;
+	nr = array_index_nospec(args->window, KCR_MAX_WINDOWS);
+
+	win = win_new(args, m->world->ranks);
+	if (IS_ERR(win))
+		return PTR_ERR(win);
+	mutex_lock(&m->world->mutex);
+	there = reserve(m, nr, win);
+	mutex_unlock(&m->world->mutex);
+	if (there != win)
+		win_free(win);
+	if (IS_ERR(there))
+		return PTR_ERR(there);
+	return attach_pending(m, nr, there);
+}
+
+/* As unreserve(), for a rank that may not be attached: then -ENOENT. */
+static struct kcr_win *detach(struct kcr_member *m, u32 nr)
+{
+	struct kcr_win *win = m->world->windows[nr];
+
+	lockdep_assert_held(&m->world->mutex);
+
+	if (!win || win->attach[m->rank] != KCR_ATTACH_DONE)
+		return ERR_PTR(-ENOENT);
+	return unreserve(m, nr, KCR_ATTACH_ENDED);
+}
+
+/**
+ * kcr_window_detach() - KCR_IOCTL_WINDOW_DETACH
+ * @call: the call
+ *
+ * Return: 0 or an error of the ABI.
+ */
+int kcr_window_detach(struct kcr_call *call)
+{
+	const struct kcr_window_detach *args = &call->args->detach;
+	struct kcr_member *m = call->member;
+	struct kcr_win *unused;
+
+	if (args->reserved)
+		return -EOPNOTSUPP;
+	if (args->window >= KCR_MAX_WINDOWS)
+		return -EINVAL;
+
+	mutex_lock(&m->world->mutex);
+	unused = detach(m, array_index_nospec(args->window, KCR_MAX_WINDOWS));
+	mutex_unlock(&m->world->mutex);
+	if (IS_ERR(unused))
+		return PTR_ERR(unused);
+	win_free(unused);
+	return 0;
+}
+
+/**
+ * kcr_window_detach_all() - detach a member that has ended from its windows
+ * @m: the member
+ *
+ * An attachment that is pending undoes itself.
+ */
+void kcr_window_detach_all(struct kcr_member *m)
+{
+	struct kcr_win *unused;
+	u32 nr;
+
+	for (nr = 0; nr < KCR_MAX_WINDOWS; nr++) {
+		mutex_lock(&m->world->mutex);
+		unused = detach(m, nr);
+		mutex_unlock(&m->world->mutex);
+		if (!IS_ERR(unused))
+			win_free(unused);
+	}
+}
+
+static int find_lane_part(const struct kcr_member *m, const struct kcr_win *win,
+			  u32 kind, u32 index, struct part *part)
+{
+	const struct kcr_lane_desc *lane;
+	bool is_source, is_destination;
+
+	if (index >= win->nr_lanes)
+		return -EINVAL;
+	index = array_index_nospec(index, win->nr_lanes);
+	lane = &win->lanes[index];
+	is_source = lane->source == m->rank;
+	is_destination = lane->destination == m->rank;
+	part->may_read = is_source || is_destination;
+
+	if (kind == KCR_MAP_SLOTS) {
+		part->region = win->parts[index].slots;
+		part->payer = lane->destination;
+		part->may_write = is_source;
+		return lane_bytes(lane, &part->bytes);
+	}
+	part->region = win->parts[index].ack;
+	part->payer = lane->source;
+	part->may_write = is_destination;
+	part->bytes = PAGE_SIZE;
+	return 0;
+}
+
+static int find_board(const struct kcr_member *m, const struct kcr_win *win,
+		      u32 rank, struct part *part)
+{
+	if (rank >= win->ranks || !win->board_bytes)
+		return -EINVAL;
+	rank = array_index_nospec(rank, win->ranks);
+	part->region = win->boards[rank];
+	part->payer = rank;
+	part->bytes = win->board_bytes;
+	part->may_read = true;
+	part->may_write = rank == m->rank;
+	return 0;
+}
+
+static bool is_made(const struct kcr_win *win, u32 rank)
+{
+	return win->attach[rank] == KCR_ATTACH_DONE ||
+	       win->attach[rank] == KCR_ATTACH_ENDED;
+}
+
+static int map_part(struct kcr_member *m, const struct kcr_win *win, u32 kind,
+		    u32 index, struct vm_area_struct *vma)
+{
+	struct part part;
+	int ret;
+
+	lockdep_assert_held(&m->world->mutex);
+
+	if (!win || win->attach[m->rank] != KCR_ATTACH_DONE)
+		return -ENXIO;
+	if (kind == KCR_MAP_BOARD)
+		ret = find_board(m, win, index, &part);
+	else
+		ret = find_lane_part(m, win, kind, index, &part);
+	if (ret)
+		return ret;
+	if (!part.may_read || (!part.may_write && vma->vm_flags & VM_WRITE))
+		return -EACCES;
+	if (vma->vm_end - vma->vm_start != PAGE_ALIGN(part.bytes))
+		return -EINVAL;
+	if (!is_made(win, part.payer))
+		return -ENXIO;
+	/* Else mprotect could make it writable later. */
+	if (!part.may_write)
+		vm_flags_mod(vma, 0, VM_MAYWRITE);
+	return kcr_region_map(part.region, vma);
+}
+
+/**
+ * kcr_window_mmap() - map a part of a window
+ * @m: the member; the caller is its process
+ * @vma: shared, not executable; its offset says which part
+ *
+ * Return: 0 or an error of the ABI.
+ */
+int kcr_window_mmap(struct kcr_member *m, struct vm_area_struct *vma)
+{
+	u64 offset = (u64)vma->vm_pgoff << PAGE_SHIFT;
+	u32 index = (offset >> 32) & 0xffff;
+	u32 kind = (offset >> 48) & 0xf;
+	u64 nr = offset >> 52;
+	int ret;
+
+	if (lower_32_bits(offset) || nr >= KCR_MAX_WINDOWS ||
+	    kind < KCR_MAP_SLOTS || kind > KCR_MAP_BOARD)
+		return -EINVAL;
+	nr = array_index_nospec(nr, KCR_MAX_WINDOWS);
+
+	mutex_lock(&m->world->mutex);
+	ret = map_part(m, m->world->windows[nr], kind, index, vma);
+	mutex_unlock(&m->world->mutex);
+	return ret;
+}
+
+/**
+ * kcr_window_claim() - what a rank claims to be doing
+ * @m: the member
+ * @claim: gets a copy, each field read once; it may hold anything
+ *
+ * Return: whether the member has a board in window 0.
+ */
+bool kcr_window_claim(struct kcr_member *m, struct kcr_claim *claim)
+{
+	const struct kcr_claim *shared;
+	struct kcr_win *win;
+	bool is_there;
+
+	mutex_lock(&m->world->mutex);
+	win = m->world->windows[0];
+	is_there = win && is_made(win, m->rank) && win->boards[m->rank];
+	if (is_there) {
+		shared = page_address(win->boards[m->rank]->pages[0]);
+		claim->number = READ_ONCE(shared->number);
+		claim->since_ns = READ_ONCE(shared->since_ns);
+		claim->count = READ_ONCE(shared->count);
+		claim->kind = READ_ONCE(shared->kind);
+		claim->detail = READ_ONCE(shared->detail);
+	}
+	mutex_unlock(&m->world->mutex);
+	return is_there;
+}
