@@ -32,8 +32,11 @@
  * peer is at most some hundred microseconds behind; with fewer CPUs than
  * ranks it cannot come before this rank yields.
  */
-#define SPIN_ENOUGH_CPUS	8192
+#define SPIN_ENOUGH_CPUS	4096
 #define SPIN_FEW_CPUS		16
+/* Whatever the budget says: who waits longer than this must see who lives. In ns. */
+#define SPIN_LIMIT_NS		100000000ull
+#define SPIN_CHUNK		1024
 /* Rounds of sched_yield() before sleeping: sleeping costs two switches and a kick. */
 #define YIELD_ROUNDS		256
 

@@ -325,22 +325,38 @@ static int wait_asleep(struct wait *wait)
 	return err;
 }
 
+/*
+ * Look again and again, @rounds times, with @rest in between. The world's end
+ * and the watchdog need a look now and then, whatever the budget. Returns
+ * true when the wait is over.
+ */
+static bool look_awhile(struct wait *wait, uint64_t rounds, void (*rest)(void))
+{
+	for (uint64_t i = 1; i <= rounds; i++) {
+		if (is_over(wait))
+			return true;
+		rest();
+		if (i % SPIN_CHUNK == 0 &&
+		    process_now_ns() - wait->began_ns > SPIN_LIMIT_NS)
+			break;
+	}
+	return false;
+}
+
+static void give_way(void)
+{
+	sched_yield();
+}
+
 static int wait_for(struct wait *wait)
 {
 	struct link *link = wait->op->link;
 
 	link_flush(link);
-	for (uint64_t i = 0; i < link->spin; i++) {
-		if (is_over(wait))
-			return 0;
-		relax();
-	}
 	wait->began_ns = process_now_ns();
-	for (uint64_t i = 0; i < link->yield; i++) {
-		if (is_over(wait))
-			return 0;
-		sched_yield();
-	}
+	if (look_awhile(wait, link->spin, relax) ||
+	    look_awhile(wait, link->yield, give_way))
+		return 0;
 	return wait_asleep(wait);
 }
 

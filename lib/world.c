@@ -41,10 +41,11 @@ static int come_together(struct kcr_world *w)
 	err = link_create(w, w->rendezvous);
 	if (err)
 		return rendezvous_fail(w->rendezvous, err);
+	/* Number 0: a peer that is through may be in number 1 already. */
+	w->operation = -1;
 	err = coll_barrier(w);
 	if (err)
 		return kcr_fail(NULL, err, "%s", w->error);
-	w->operation = 0;
 	rendezvous_settle(w->rendezvous);
 	return 0;
 }
