@@ -26,6 +26,7 @@ CC = gcc
 
 MODULES :=
 TOOLS :=
+KSELFTEST := $(B)/kselftest/.stamp
 
 -include lib/build.mk kmod/build.mk tools/build.mk
 
@@ -44,7 +45,6 @@ deps:
 # kernel's source. Unpacking takes eight seconds, once. checkpatch's list of
 # misspellings has a word that is right in British English, as used here.
 KSRC := /usr/src/linux-source-6.12.tar.xz
-KSELFTEST := build/kselftest/.stamp
 KSELFTEST_FILES := COPYING LICENSES scripts/checkpatch.pl scripts/spelling.txt \
 	scripts/const_structs.checkpatch scripts/subarch.include \
 	$(addprefix tools/testing/selftests/,Makefile lib.mk kselftest.h \
@@ -67,7 +67,7 @@ $(KSELFTEST): $(wildcard $(KSRC))
 # The tests, built, and installed as an operator would have them.
 .PHONY: selftests
 selftests: lib tools $(KSELFTEST)
-	+@$(MAKE) --no-print-directory -C selftests install \
+	+@$(MAKE) -s --no-print-directory -C selftests install \
 		INSTALL_PATH=$(CURDIR)/build/check
 
 # What is checked: see selftests/check. These install what is missing and

@@ -14,4 +14,7 @@ LOCAL_HDRS += $(wildcard $(top)/selftests/lib/*.h) $(top)/include/kcollring.h \
 	$(top)/uapi/linux/kcollring.h $(top)/build/lib/libkcollring.a
 LDLIBS := $(top)/build/lib/libkcollring.a $(LDLIBS)
 
+# The tools that shell scripts here use lie beside them: ./kcr-run.
+TEST_PROGS_EXTENDED += $(addprefix $(top)/build/bin/,kcr-run kcr-info kcr-perf)
+
 include ../../lib.mk

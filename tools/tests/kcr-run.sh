@@ -4,7 +4,9 @@
 # shellcheck disable=SC2016 # what is quoted is for the ranks' shell
 set -u
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-run=$(realpath "${1:-$here/../../build/bin/kcr-run}")
+run=$here/kcr-run # beside it when installed
+[ -x "$run" ] || run=$here/../../build/bin/kcr-run
+run=$(realpath "${1:-$run}")
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 cd "$tmp" || exit 1
