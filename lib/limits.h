@@ -36,7 +36,8 @@
 #define SPIN_FEW_CPUS		16
 /* Whatever the budget says: who waits longer than this must see who lives. In ns. */
 #define SPIN_LIMIT_NS		100000000ull
-#define SPIN_CHUNK		1024
+/* Rounds between looks at the clock, which is a system call on some machines. */
+#define SPIN_CHUNK		16384
 /* Rounds of sched_yield() before sleeping: sleeping costs two switches and a kick. */
 #define YIELD_ROUNDS		256
 

@@ -30,7 +30,7 @@
  * @op: the operation
  * @rx: the frame that is waited for, or NULL
  * @tx: the room that is waited for, or NULL
- * @began_ns: when it gave up looking
+ * @began_ns: about when it began, 0 while it is short
  * @warned: has said for whom
  */
 struct wait {
@@ -336,8 +336,11 @@ static bool look_awhile(struct wait *wait, uint64_t rounds, void (*rest)(void))
 		if (is_over(wait))
 			return true;
 		rest();
-		if (i % SPIN_CHUNK == 0 &&
-		    process_now_ns() - wait->began_ns > SPIN_LIMIT_NS)
+		if (i % SPIN_CHUNK)
+			continue;
+		if (!wait->began_ns)
+			wait->began_ns = process_now_ns();
+		else if (process_now_ns() - wait->began_ns > SPIN_LIMIT_NS)
 			break;
 	}
 	return false;
@@ -353,10 +356,11 @@ static int wait_for(struct wait *wait)
 	struct link *link = wait->op->link;
 
 	link_flush(link);
-	wait->began_ns = process_now_ns();
 	if (look_awhile(wait, link->spin, relax) ||
 	    look_awhile(wait, link->yield, give_way))
 		return 0;
+	if (!wait->began_ns)
+		wait->began_ns = process_now_ns();
 	return wait_asleep(wait);
 }
 
