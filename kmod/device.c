@@ -241,7 +241,23 @@ static int device_open(struct inode *inode, struct file *filp)
 
 static int is_this_file(const void *filp, struct file *other, unsigned int fd)
 {
-	return filp == other;
+	return filp == other ? fd + 1 : 0;
+}
+
+/*
+ * An exit closes the copies in ascending order: starting where the last one
+ * was found keeps many of them from taking quadratic time.
+ */
+static bool table_has_copy(struct kcr_member *m, struct file *filp)
+{
+	int found;
+
+	found = iterate_fd(m->owner, READ_ONCE(m->fd_hint), is_this_file, filp);
+	if (!found)
+		found = iterate_fd(m->owner, 0, is_this_file, filp);
+	if (found)
+		WRITE_ONCE(m->fd_hint, found - 1);
+	return found;
 }
 
 /*
@@ -253,7 +269,7 @@ static int device_flush(struct file *filp, fl_owner_t owner)
 {
 	struct kcr_member *m = member_of(filp->private_data);
 
-	if (m && owner == m->owner && !iterate_fd(owner, 0, is_this_file, filp))
+	if (m && owner == m->owner && !table_has_copy(m, filp))
 		kcr_member_end(m, KCR_MEMBER_DEAD);
 	return 0;
 }

@@ -100,6 +100,7 @@ struct kcr_member {
 	u32 rank;
 
 	atomic_long_t pages;		/* that it pays for */
+	unsigned int fd_hint;		/* where flush found a copy last */
 
 	/* Written under both locks, so that either is enough to read. */
 	u32 state;			/* KCR_MEMBER_* */

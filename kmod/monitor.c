@@ -5,7 +5,9 @@
  *
  *  - A process that went into exec with an inheritable descriptor, or died
  *    while others share its table of descriptors, closes nothing. But no
- *    thread of it uses the mm that joined any more.
+ *    thread of it uses the mm that joined any more. Those others may be
+ *    threads that io_uring made for it, which wait for our commands to end
+ *    before they do: they do not count.
  *
  *  - Where io_uring does not cancel commands, an exec waits for those that are
  *    parked before it gets as far as to close anything, and the worker that
@@ -32,6 +34,7 @@ struct sight {
 
 static struct sight look_at_process(const struct kcr_member *m)
 {
+	bool look_for_exec = !KCR_URING_CANCELS && READ_ONCE(m->parked);
 	struct task_struct *leader, *task;
 	struct sight sight = { };
 
@@ -40,7 +43,11 @@ static struct sight look_at_process(const struct kcr_member *m)
 	if (leader) {
 		for_each_thread(leader, task) {
 			/* Only compared, so no lock. */
-			sight.is_alive |= READ_ONCE(task->mm) == m->mm;
+			if (READ_ONCE(task->mm) == m->mm &&
+			    !(task->flags & PF_IO_WORKER))
+				sight.is_alive = true;
+			if (sight.is_alive && !look_for_exec)
+				break;
 			sight.is_in_exec |= kcr_task_is_in_exec(task);
 		}
 	}
@@ -54,7 +61,7 @@ static bool look_at(struct kcr_member *m)
 	struct sight sight;
 
 	if (READ_ONCE(m->state) != KCR_MEMBER_JOINED)
-		return READ_ONCE(m->parked);
+		return false;
 	sight = look_at_process(m);
 	if (!sight.is_alive) {
 		kcr_member_end(m, KCR_MEMBER_DEAD);

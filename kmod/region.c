@@ -69,11 +69,13 @@ static int fill(struct kcr_region *region)
 	struct page *page;
 
 	while (i < region->nr) {
+		if (fatal_signal_pending(current))
+			return -EINTR;
 		order = min_t(unsigned int, order, ilog2(region->nr - i));
 		page = alloc_pages(REGION_GFP | (order ? __GFP_NORETRY :
 						 __GFP_RETRY_MAYFAIL), order);
 		if (!page) {
-			if (!order || fatal_signal_pending(current))
+			if (!order)
 				return -ENOMEM;
 			order--;
 			continue;

@@ -85,7 +85,7 @@ void kcr_status_event(struct kcr_member *m, struct list_head *done)
 {
 	lockdep_assert_held(&m->lock);
 
-	m->events++;
+	WRITE_ONCE(m->events, m->events + 1);
 	if (m->status) {
 		/* Pairs with the acquire of the process that maps the page. */
 		smp_store_release(&m->status->events, m->events);

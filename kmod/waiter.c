@@ -34,7 +34,7 @@ static void take(struct kcr_waiter *waiter, int result, struct list_head *done)
 	waiter->is_parked = false;
 	waiter->result = result;
 	list_move_tail(&waiter->node, done);
-	m->parked--;
+	WRITE_ONCE(m->parked, m->parked - 1);
 	atomic_long_dec(&kcr_counts.parked);
 }
 
@@ -225,7 +225,7 @@ static int enqueue(struct kcr_waiter *waiter, const struct kcr_wait *wait,
 	} else {
 		list_add_tail(&waiter->node, &m->waiters);
 		waiter->is_parked = true;
-		m->parked++;
+		WRITE_ONCE(m->parked, m->parked + 1);
 		atomic_long_inc(&kcr_counts.parked);
 		hrtimer_start(&waiter->timer, ns_to_ktime(wait->timeout_ns),
 			      HRTIMER_MODE_REL_SOFT);

@@ -150,7 +150,7 @@ struct kcr_lane_desc {
  * for it has made the call.
  *
  * -EINVAL     a lane given twice, a rank outside the world, source equal to
- *             destination, zero depth or capacity, a size that overflows
+ *             destination, zero depth or capacity, a part of 4 GiB or more
  * -EPROTO     another rank made this window with another list or board size
  * -EEXIST     this rank has attached to it already
  */
@@ -198,7 +198,8 @@ struct kcr_window_detach {
  * -EACCES     not for this rank, or PROT_WRITE where it may only read
  * -EPERM      PROT_EXEC
  * -EINVAL     MAP_PRIVATE, wrong offset or length
- * -ENXIO      no such window, or the rank that pays has not made it yet
+ * -ENXIO      no such window, or this rank is not attached to it, or the rank
+ *             that pays has not made the part yet
  */
 #define KCR_MAP_STATUS		0
 #define KCR_MAP_SLOTS		1
