@@ -126,33 +126,34 @@ static json_t *quota(uint64_t used, uint64_t most)
 static json_t *describe_query(const struct kcr_query *query)
 {
 	return json_pack("{s:b, s:s#, s:i, s:o, s:{s:i, s:i, s:i}, s:{s:o, s:o, s:{s:i}}}",
-		"loaded", 1,
-		"version", (const char *)query->version,
-		(int)strnlen((const char *)query->version, sizeof(query->version)),
-		"abi", (int)query->abi_version,
-		"features", feature_names(query->features),
-		"limits",
-			"ranks", (int)query->max_ranks,
-			"windows", (int)query->max_windows,
-			"lanes", (int)query->max_lanes,
-		"quotas",
-			"members", quota(query->members, query->max_members),
-			"pages", quota(query->pages, query->max_pages),
-			"parked", "max", (int)query->max_parked);
+			 "loaded", 1,
+			 "version", (const char *)query->version,
+			 (int)strnlen((const char *)query->version, sizeof(query->version)),
+			 "abi", (int)query->abi_version,
+			 "features", feature_names(query->features),
+			 "limits",
+			 "ranks", (int)query->max_ranks,
+			 "windows", (int)query->max_windows,
+			 "lanes", (int)query->max_lanes,
+			 "quotas",
+			 "members", quota(query->members, query->max_members),
+			 "pages", quota(query->pages, query->max_pages),
+			 "parked", "max", (int)query->max_parked);
 }
 
 /* @fd is the device, or the negative errno of its open. */
 static json_t *describe_module(int fd)
 {
 	struct kcr_query query = { .size = sizeof(query) };
-	json_t *module;
+	json_t *module, *problem;
 
 	if (fd >= 0 && !ioctl(fd, KCR_IOCTL_QUERY, &query))
 		return describe_query(&query);
+	problem = fd < 0 ? explain(-fd) :
+		sentence(DEVICE " refuses to be queried: %s", strerror(errno));
 	module = json_pack("{s:b, s:o}",
-		"loaded", !access(MODULE_SYSFS, F_OK),
-		"problem", fd < 0 ? explain(-fd) :
-			sentence(DEVICE " refuses to be queried: %s", strerror(errno)));
+			   "loaded", !access(MODULE_SYSFS, F_OK),
+			   "problem", problem);
 	if (json_is_true(json_object_get(module, "loaded")))
 		json_object_set_new(module, "version", version_in_sysfs());
 	return module;
@@ -170,10 +171,10 @@ static json_t *describe_claim(const struct kcr_info *info)
 	if (!claim->number)
 		return json_null();
 	value = json_pack("{s:s, s:i, s:I, s:f}",
-		"kind", name_of(kinds, COUNT(kinds), claim->kind),
-		"code", (int)claim->kind,
-		"number", (json_int_t)claim->number,
-		"seconds", (double)info->age_ns / 1e9);
+			  "kind", name_of(kinds, COUNT(kinds), claim->kind),
+			  "code", (int)claim->kind,
+			  "number", (json_int_t)claim->number,
+			  "seconds", (double)info->age_ns / 1e9);
 	if (claim->kind == 1) {
 		json_object_set_new(value, "dtype", json_string(dtype ? dtype : "unknown"));
 		json_object_set_new(value, "op", json_string(op ? op : "unknown"));
@@ -185,14 +186,14 @@ static json_t *describe_claim(const struct kcr_info *info)
 static json_t *describe_member(const struct kcr_info *info)
 {
 	return json_pack("{s:i, s:s, s:I, s:i, s:I, s:i, s:I, s:o}",
-		"rank", (int)info->rank,
-		"state", name_of(states, COUNT(states), info->state),
-		"uid", (json_int_t)info->uid,
-		"pid", (int)info->pid,
-		"pages", (json_int_t)info->pages,
-		"parked", (int)info->parked,
-		"events", (json_int_t)info->events,
-		"claim", describe_claim(info));
+			 "rank", (int)info->rank,
+			 "state", name_of(states, COUNT(states), info->state),
+			 "uid", (json_int_t)info->uid,
+			 "pid", (int)info->pid,
+			 "pages", (json_int_t)info->pages,
+			 "parked", (int)info->parked,
+			 "events", (json_int_t)info->events,
+			 "claim", describe_claim(info));
 }
 
 static json_t *describe_cause(uint64_t cause)
@@ -202,10 +203,10 @@ static json_t *describe_cause(uint64_t cause)
 	if (!cause)
 		return json_null();
 	return json_pack("{s:i, s:i, s:s, s:s}",
-		"rank", (int)KCR_CAUSE_RANK(cause),
-		"errno", KCR_CAUSE_ERROR(cause),
-		"name", name ? name : "?",
-		"text", strerror(KCR_CAUSE_ERROR(cause)));
+			 "rank", (int)KCR_CAUSE_RANK(cause),
+			 "errno", KCR_CAUSE_ERROR(cause),
+			 "name", name ? name : "?",
+			 "text", strerror(KCR_CAUSE_ERROR(cause)));
 }
 
 static json_t *describe_world(const struct kcr_info *info)
@@ -216,11 +217,11 @@ static json_t *describe_world(const struct kcr_info *info)
 	for (i = 0; i < 16; i++)
 		sprintf(id + 2 * i, "%02x", info->id[i]);
 	return json_pack("{s:I, s:s, s:i, s:o, s:[]}",
-		"world", (json_int_t)info->world,
-		"id", id,
-		"ranks", (int)info->ranks,
-		"failed", describe_cause(info->cause),
-		"members");
+			 "world", (json_int_t)info->world,
+			 "id", id,
+			 "ranks", (int)info->ranks,
+			 "failed", describe_cause(info->cause),
+			 "members");
 }
 
 /* NULL with errno if the module does not answer. */
@@ -374,8 +375,8 @@ static int show_all(int fd, bool as_json)
 {
 	json_t *worlds = fd >= 0 ? describe_worlds(fd) : NULL;
 	json_t *all = json_pack("{s:{s:s, s:i}, s:o}",
-		"library", "version", kcr_version(), "abi", KCR_ABI_VERSION,
-		"module", describe_module(fd));
+				"library", "version", kcr_version(), "abi", KCR_ABI_VERSION,
+				"module", describe_module(fd));
 	int status = 0;
 
 	json_object_set_new(all, "worlds", worlds ? worlds : json_null());

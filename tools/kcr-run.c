@@ -227,7 +227,9 @@ static void remove_directory(const char *path)
 
 static bool make_directory(char *path, size_t size)
 {
-	const char *bases[] = { getenv("XDG_RUNTIME_DIR"), "/dev/shm", "/tmp" };
+	const char *const bases[] = {
+		getenv("XDG_RUNTIME_DIR"), "/dev/shm", "/tmp",
+	};
 	size_t i;
 
 	for (i = 0; i < sizeof(bases) / sizeof(*bases); i++) {
@@ -344,7 +346,9 @@ static bool open_streams(struct job *job, int number, int theirs[3],
 	int ends[2], i;
 
 	for (i = 0; i < 3; i++)
-		theirs[i] = ours[i] = -1;
+		theirs[i] = -1;
+	for (i = 0; i < 3; i++)
+		ours[i] = -1;
 	if (number) {
 		theirs[0] = open("/dev/null", O_RDONLY | O_CLOEXEC);
 		if (theirs[0] < 0)
@@ -426,8 +430,10 @@ static bool start_ranks(struct job *job)
 {
 	int i, error;
 
-	for (i = 0; i < job->ranks; i++)
-		job->rank[i].out.fd = job->rank[i].err.fd = -1;
+	for (i = 0; i < job->ranks; i++) {
+		job->rank[i].out.fd = -1;
+		job->rank[i].err.fd = -1;
+	}
 	for (i = 0; i < job->ranks; i++) {
 		error = start_rank(job, i);
 		if (!error)

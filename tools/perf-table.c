@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
 /* The results of kcr-perf, as the table nccl-tests made familiar and as JSON. */
-#include <inttypes.h>
 #include <string.h>
 
 #include <jansson.h>
@@ -15,18 +14,19 @@ void table_begin(struct table *table, const struct heading *heading)
 		"           (us)  (GB/s)  (GB/s)" : "";
 
 	table->json = json_pack("{s:s, s:s, s:s, s:i, s:s, s:s, s:i, s:i, s:b, s:[]}",
-		"tool", "kcr-perf", "version", kcr_version(),
-		"collective", heading->collective, "ranks", table->ranks,
-		"link", heading->link, "algorithm", heading->algorithm,
-		"iterations", heading->iterations, "warmup", heading->warmup,
-		"checked", heading->checked, "rows");
+				"tool", "kcr-perf", "version", kcr_version(),
+				"collective", heading->collective, "ranks", table->ranks,
+				"link", heading->link, "algorithm", heading->algorithm,
+				"iterations", heading->iterations, "warmup", heading->warmup,
+				"checked", heading->checked, "rows");
 	if (!table->text)
 		return;
-	fprintf(table->text,
-		"# kcr-perf %s, version %s: %d ranks, link %s, algorithm %s\n"
-		"# median of %d iterations after %d to warm up, each the mean of the ranks' times\n",
+	fprintf(table->text, "# kcr-perf %s, version %s: %d ranks, link %s, algorithm %s\n",
 		heading->collective, kcr_version(), table->ranks, heading->link,
-		heading->algorithm, heading->iterations, heading->warmup);
+		heading->algorithm);
+	fprintf(table->text,
+		"# median of %d iterations after %d to warm up, each the mean of the ranks' times\n",
+		heading->iterations, heading->warmup);
 	if (table->in_place)
 		fprintf(table->text, "#%42s%31s%31s\n", "", "out-of-place         ",
 			"in-place           ");
@@ -39,8 +39,9 @@ void table_begin(struct table *table, const struct heading *heading)
 
 static void print_measure(FILE *text, const struct measure *m)
 {
-	fprintf(text, " %*.*f %7.3f %7.3f %6" PRIu64, 8, m->time_us < 10000 ? 2 : 0,
-		m->time_us, m->algbw, m->busbw, m->wrong);
+	fprintf(text, " %8.*f %7.3f %7.3f %6llu",
+		m->time_us < 10000 ? 2 : 0, m->time_us, m->algbw, m->busbw,
+		(unsigned long long)m->wrong);
 }
 
 static void print_row(const struct table *table, const struct row *row)
@@ -51,7 +52,8 @@ static void print_row(const struct table *table, const struct row *row)
 	if (row->has_in_place)
 		print_measure(table->text, &row->in_place);
 	if (row->type)
-		fprintf(table->text, "  %016" PRIx64 "\n", row->out_of_place.hash[0]);
+		fprintf(table->text, "  %016llx\n",
+			(unsigned long long)row->out_of_place.hash[0]);
 	else
 		fprintf(table->text, "  %16s\n", "-");
 }
@@ -60,7 +62,7 @@ static json_t *hash_text(uint64_t hash)
 {
 	char text[17];
 
-	snprintf(text, sizeof(text), "%016" PRIx64, hash);
+	snprintf(text, sizeof(text), "%016llx", (unsigned long long)hash);
 	return json_string(text);
 }
 
@@ -73,11 +75,11 @@ static void add_json(const struct table *table, const struct row *row,
 	for (i = 0; row->type && i < table->ranks; i++)
 		json_array_append_new(hashes, hash_text(m->hash[i]));
 	value = json_pack("{s:I, s:I, s:s?, s:s?, s:b, s:f, s:f, s:f, s:f, s:f, s:I, s:O?, s:o}",
-		"size", (json_int_t)row->size, "count", (json_int_t)row->count,
-		"type", row->type, "redop", row->redop, "in_place", in_place,
-		"time_us", m->time_us, "min_us", m->min_us, "max_us", m->max_us,
-		"algbw", m->algbw, "busbw", m->busbw, "wrong", (json_int_t)m->wrong,
-		"hash", json_array_get(hashes, 0), "hashes", hashes);
+			  "size", (json_int_t)row->size, "count", (json_int_t)row->count,
+			  "type", row->type, "redop", row->redop, "in_place", in_place,
+			  "time_us", m->time_us, "min_us", m->min_us, "max_us", m->max_us,
+			  "algbw", m->algbw, "busbw", m->busbw, "wrong", (json_int_t)m->wrong,
+			  "hash", json_array_get(hashes, 0), "hashes", hashes);
 	json_array_append_new(json_object_get(table->json, "rows"), value);
 }
 
@@ -92,8 +94,9 @@ static void say_differences(struct table *table, const struct row *row,
 		if (m->hash[i] == reference)
 			continue;
 		table->hashes_differ = true;
-		fprintf(stderr, "kcr-perf: %zu bytes, %s: rank %d has the hash %016" PRIx64 ", not %016" PRIx64 "\n",
-			row->size, place, i, m->hash[i], reference);
+		fprintf(stderr, "kcr-perf: %zu bytes, %s: rank %d has the hash %016llx, not %016llx\n",
+			row->size, place, i, (unsigned long long)m->hash[i],
+			(unsigned long long)reference);
 	}
 }
 
@@ -147,8 +150,9 @@ bool table_end(struct table *table)
 	if (table->text) {
 		fprintf(table->text, "# average bus bandwidth %.3f GB/s\n",
 			table->busbw_count ? table->busbw_sum / table->busbw_count : 0);
-		fprintf(table->text, "# wrong %" PRIu64 ", hashes %s: %s\n",
-			table->wrong, table->hashes_differ ? "differ" : "equal",
+		fprintf(table->text, "# wrong %llu, hashes %s: %s\n",
+			(unsigned long long)table->wrong,
+			table->hashes_differ ? "differ" : "equal",
 			good ? "OK" : "FAILED");
 	}
 	json_object_set_new(table->json, "wrong", json_integer((json_int_t)table->wrong));

@@ -94,8 +94,10 @@ void sink_write(struct sink *sink)
 		done = (ssize_t)(sink->end - sink->start);
 	}
 	sink->start += (size_t)done;
-	if (sink_is_empty(sink))
-		sink->start = sink->end = 0;
+	if (sink_is_empty(sink)) {
+		sink->start = 0;
+		sink->end = 0;
+	}
 }
 
 void stream_tag_time(uint64_t start_ns)
@@ -201,5 +203,6 @@ void stream_close(struct stream *stream)
 	stream->fd = -1;
 	free(stream->text);
 	stream->text = NULL;
-	stream->len = stream->room = 0;
+	stream->len = 0;
+	stream->room = 0;
 }

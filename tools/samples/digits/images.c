@@ -92,14 +92,13 @@ void images_load(struct images *images, const char *path)
 		fail("%s: damaged after line %d", path, images->count);
 }
 
-/* Beside the program as it was built, else where it would be installed. */
+/* Beside the program as it was built, or as it would be installed. */
 void images_load_default(struct images *images)
 {
-	static const char *const places[] = {
-		"%s/../share/digits.csv.gz",
-		"%s/../share/kcollring/digits.csv.gz",
-		"%s/digits.csv.gz",
-		"/usr/share/kcollring/digits.csv.gz",
+	static const char *const beside[] = {
+		"/../share/digits.csv.gz",
+		"/../share/kcollring/digits.csv.gz",
+		"/digits.csv.gz",
 	};
 	char program[PATH_MAX], path[PATH_MAX + 64];
 	ssize_t len = readlink("/proc/self/exe", program, sizeof(program) - 1);
@@ -108,12 +107,12 @@ void images_load_default(struct images *images)
 	program[len > 0 ? len : 0] = 0;
 	if (strrchr(program, '/'))
 		*strrchr(program, '/') = 0;
-	for (i = 0; i < sizeof(places) / sizeof(*places); i++) {
-		snprintf(path, sizeof(path), places[i], program);
+	for (i = 0; i < sizeof(beside) / sizeof(*beside); i++) {
+		snprintf(path, sizeof(path), "%s%s", program, beside[i]);
 		if (!access(path, R_OK)) {
 			images_load(images, path);
 			return;
 		}
 	}
-	fail("digits.csv.gz is not where it was looked for, in %s/../share and elsewhere; say where with --data", program);
+	fail("no digits.csv.gz in %s/../share; say where it is with --data", program);
 }
