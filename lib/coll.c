@@ -73,7 +73,7 @@ static int run(struct kcr_world *w, enum kcr_kind kind, const struct message *m,
 static int enter(struct kcr_world *w)
 {
 	if (w->fork_generation != process_fork_generation())
-		return kcr_fail(NULL, -EPERM,
+		return kcr_fail(w, -EPERM,
 				"this world belongs to the process that made it, not to a forked child");
 	pthread_mutex_lock(&w->lock);
 	if (!w->failed)
