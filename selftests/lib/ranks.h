@@ -74,6 +74,20 @@ struct ranks {
 
 #define RANK_OK(w, call) RANK_GIVES(0, w, call)
 
+/* The sentence in kcr_error(@w) must have @text in it. */
+#define RANK_SAYS(w, text) do {						\
+	const char *rank_said = kcr_error(w), *rank_text = (text);	\
+									\
+	if (!strstr(rank_said, rank_text))				\
+		RANK_FAIL("\"%s\" does not say \"%s\"", rank_said, rank_text);	\
+} while (0)
+
+/* A call that must give @want and say @text. */
+#define RANK_REFUSED(want, w, call, text) do {				\
+	RANK_GIVES(want, w, call);					\
+	RANK_SAYS(w, text);						\
+} while (0)
+
 static inline double ranks_now(void)
 {
 	struct timespec t;
@@ -98,6 +112,47 @@ static inline void *ranks_shared(size_t bytes)
 		       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
 	return p == MAP_FAILED ? NULL : p;
+}
+
+static inline int ranks_link_is_module(void)
+{
+	const char *link = getenv("KCR_LINK");
+
+	return link && !strcmp(link, "module");
+}
+
+/*
+ * How often to do what is to be done @full times: over shared memory on a host
+ * that often; in a virtual machine, which KCR_NODE tells, or through the
+ * module, 64 times less. KCR_TEST_SCALE is another divisor.
+ */
+static inline long ranks_rounds(long full)
+{
+	const char *scale = getenv("KCR_TEST_SCALE");
+	long divisor = ranks_link_is_module() || getenv("KCR_NODE") ? 64 : 1;
+
+	if (scale && atol(scale) > 0)
+		divisor = atol(scale);
+	return full / divisor ? full / divisor : 1;
+}
+
+/* What a call gave, when, and what was said, for the test to look at. */
+struct ranks_outcome {
+	int done;
+	int err;
+	double at;
+	char said[512];
+};
+
+/* @w as for kcr_error(). Returns @err. */
+static inline int ranks_record(struct ranks_outcome *o, struct kcr_world *w,
+			       int err)
+{
+	o->at = ranks_now();
+	o->err = err;
+	snprintf(o->said, sizeof(o->said), "%s", kcr_error(w));
+	__atomic_store_n(&o->done, 1, __ATOMIC_RELEASE);
+	return err;
 }
 
 /*
@@ -144,6 +199,49 @@ static inline void ranks_child(struct ranks *r, int rank, pid_t parent,
 	fflush(NULL);
 	/* No exit handlers: they are the test's, not the rank's. */
 	_exit(err ? 1 : 0);
+}
+
+/* How many files ranks have left in the rendezvous directory. */
+static inline int ranks_files(struct ranks *r)
+{
+	struct dirent *entry;
+	DIR *dir = opendir(r->dir);
+	int n = 0;
+
+	if (!dir)
+		return -errno;
+	while ((entry = readdir(dir)))
+		n += strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..");
+	closedir(dir);
+	return n;
+}
+
+/* Open descriptors and memory mappings of this process. */
+static inline int ranks_descriptors(void)
+{
+	struct dirent *entry;
+	DIR *dir = opendir("/proc/self/fd");
+	int n = 0;
+
+	if (!dir)
+		return -errno;
+	while ((entry = readdir(dir)))
+		n += entry->d_name[0] != '.';
+	closedir(dir);
+	return n;
+}
+
+static inline int ranks_mappings(void)
+{
+	FILE *maps = fopen("/proc/self/maps", "r");
+	int c, n = 0;
+
+	if (!maps)
+		return -errno;
+	while ((c = getc(maps)) != EOF)
+		n += c == '\n';
+	fclose(maps);
+	return n;
 }
 
 /* Remove the rendezvous directory and what ranks left there. */
