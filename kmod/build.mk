@@ -7,9 +7,10 @@
 KMOD_SOURCES := $(wildcard kmod/*.c kmod/*.h) kmod/Kbuild
 KMOD_HEADERS := $(wildcard uapi/linux/*.h)
 
-# $(call kmod_make,release,more arguments of make)
+# $(call kmod_make,release,more arguments of make). BTF needs the vmlinux of the
+# kernel, which header packages lack: it would only be told that it is skipped.
 kmod_make = $(MAKE) -C /lib/modules/$(1)/build M=$(CURDIR)/build/kmod/$(1) \
-	KCR_ROOT=$(CURDIR) W=1 $(2) modules
+	KCR_ROOT=$(CURDIR) W=1 CONFIG_DEBUG_INFO_BTF_MODULES= $(2) modules
 
 # $(call kmod_links,release)
 define kmod_links
