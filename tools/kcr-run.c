@@ -826,6 +826,19 @@ static void say_the_rest(struct job *job)
 		say(job, "%s failed after that", name_ranks(rest));
 }
 
+/* A reader that went away (EPIPE) did so by itself; a full disk nobody wanted. */
+static void say_lost_output(struct job *job)
+{
+	const struct sink *out = &job->out_sink;
+
+	if (!out->error || out->error == EPIPE)
+		return;
+	if (job->err != out)
+		say(job, "cannot write the output: %s", strerror(out->error));
+	if (!job->exit_code)
+		job->exit_code = 1;
+}
+
 /* Start and end */
 
 static bool same_file(int a, int b)
@@ -1004,6 +1017,7 @@ int main(int argc, char **argv)
 	run(&job);
 	close_streams(&job);
 	say_the_rest(&job);
+	say_lost_output(&job);
 	run(&job);
 	tear_down(&job);
 	return job.exit_code;

@@ -62,7 +62,7 @@ bool sink_is_full(const struct sink *sink)
 
 void sink_put(struct sink *sink, const char *text, size_t len)
 {
-	if (sink->broken)
+	if (sink->error)
 		return;
 	if (sink->start && sink->end + len > sink->room) {
 		memmove(sink->text, sink->text + sink->start,
@@ -90,7 +90,7 @@ void sink_write(struct sink *sink)
 	if (done < 0) {
 		if (errno == EINTR || errno == EAGAIN)
 			return;
-		sink->broken = true;
+		sink->error = errno;
 		done = (ssize_t)(sink->end - sink->start);
 	}
 	sink->start += (size_t)done;
@@ -178,7 +178,7 @@ void stream_read(struct stream *stream)
 {
 	if (stream->fd < 0)
 		return;
-	if (stream->sink->broken)
+	if (stream->sink->error)
 		stream_close(stream);	/* so the rank gets SIGPIPE */
 	else
 		read_once(stream);

@@ -16,7 +16,7 @@
 struct sink {
 	int fd;
 	bool is_file;		/* takes any amount at once */
-	bool broken;		/* nobody reads it any more */
+	int error;		/* why it takes no more; lines are thrown away then */
 	char *text;
 	size_t start;
 	size_t end;

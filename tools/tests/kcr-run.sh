@@ -135,6 +135,13 @@ timeout 20 "$run" -n 4 yes 2>err | head -1 >out
 [ "$(wc -l <out)" -eq 1 ]
 check "a reader that goes away ends the job"
 
+"$run" -n 2 sh -c 'echo lost; sleep 0.2' >/dev/full 2>err
+says err 'cannot write the output: No space left'
+check "a full disk is told"
+"$run" -n 2 sh -c 'echo fine; echo noted >&2' >out 2>err <&- &&
+	[ "$(wc -l <out)" -eq 2 ] && [ "$(wc -l <err)" -eq 2 ]
+check "without standard input"
+
 echo typed | "$run" -n 3 sh -c 'cat; echo end' >out 2>err
 [ "$(sort out | tr '\n' '|')" = '[0] end|[0] typed|[1] end|[2] end|' ]
 check "rank 0 gets stdin, the others nothing"
