@@ -35,7 +35,7 @@ $(KVERS:%=sparse-%): sparse-%:
 
 CHECKPATCH := build/kselftest/scripts/checkpatch.pl
 # compat.h is the one place that may look at the kernel's version.
-checkpatch: $(KSELFTEST)
+checkpatch: kselftest
 	perl $(CHECKPATCH) --no-tree --strict --quiet --file \
 		$(filter-out kmod/compat.h,$(wildcard kmod/*.c kmod/*.h)) \
 		uapi/linux/kcollring.h
