@@ -251,7 +251,6 @@ bool kcr_window_claim(struct kcr_member *m, struct kcr_claim *claim);
 
 /* region.c */
 struct kcr_region *kcr_region_new(struct kcr_member *payer, u64 bytes);
-void kcr_region_get(struct kcr_region *region);
 void kcr_region_put(struct kcr_region *region);
 int kcr_region_map(struct kcr_region *region, struct vm_area_struct *vma);
 

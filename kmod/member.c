@@ -10,10 +10,8 @@
  * member keeps its place, its page (as long as the file is open) and the memory
  * that the others may still read.
  */
-#include <linux/capability.h>
 #include <linux/sched.h>
 #include <linux/sched/mm.h>
-#include <linux/sched/signal.h>
 #include <linux/slab.h>
 
 #include "kcollring.h"

@@ -87,7 +87,10 @@ static bool look_at_world(struct kcr_world *w)
 	return again;
 }
 
-static void start(void)
+/**
+ * kcr_monitor_start() - someone has joined, or is still there
+ */
+void kcr_monitor_start(void)
 {
 	bool is_urgent = !KCR_URING_CANCELS &&
 			 atomic_long_read(&kcr_counts.parked);
@@ -107,15 +110,7 @@ static void look(struct work_struct *work)
 		again |= look_at_world(w);
 	mutex_unlock(&kcr_worlds_lock);
 	if (again)
-		start();
-}
-
-/**
- * kcr_monitor_start() - someone has joined
- */
-void kcr_monitor_start(void)
-{
-	start();
+		kcr_monitor_start();
 }
 
 /**
