@@ -20,32 +20,37 @@ static void bad_env(const char *name, const char *value, const char *want)
 			 name, value, want);
 }
 
-/* A whole number of @min to @max; left alone if the variable is not set. */
-static void env_int(const char *name, int64_t min, int64_t max, int64_t *value)
+/*
+ * A whole number of @min to @max; left alone if the variable is not set.
+ * Returns false if it cannot be understood.
+ */
+static bool env_int(const char *name, int64_t min, int64_t max, int64_t *value)
 {
 	const char *text = getenv(name);
 	char want[80], *end;
 	long long n;
 
 	if (!text || !*text)
-		return;
+		return true;
 	errno = 0;
 	n = strtoll(text, &end, 10);
 	if (errno || *end || end == text || n < min || n > max) {
 		snprintf(want, sizeof(want), "a number from %lld to %lld",
 			 (long long)min, (long long)max);
 		bad_env(name, text, want);
-		return;
+		return false;
 	}
 	*value = n;
+	return true;
 }
 
-static void env_number(const char *name, int64_t min, int64_t max, int *value)
+static bool env_number(const char *name, int64_t min, int64_t max, int *value)
 {
 	int64_t n = *value;
+	bool understood = env_int(name, min, max, &n);
 
-	env_int(name, min, max, &n);
 	*value = (int)n;
+	return understood;
 }
 
 static void env_u32(const char *name, int64_t min, int64_t max, uint32_t *value)
@@ -120,8 +125,11 @@ KCR_PUBLIC void kcr_config_init(struct kcr_config *config)
 		.rendezvous = env_text("KCR_RENDEZVOUS"),
 		.job = env_text("KCR_JOB"),
 	};
-	env_number("KCR_SIZE", 1, KCR_RANKS_MAX, &config->size);
-	env_number("KCR_RANK", 0, KCR_RANKS_MAX - 1, &config->rank);
+	/* Who does not know its place must not be taken for another rank. */
+	if (!env_number("KCR_SIZE", 1, KCR_RANKS_MAX, &config->size))
+		config->size = -1;
+	if (!env_number("KCR_RANK", 0, KCR_RANKS_MAX - 1, &config->rank))
+		config->rank = -1;
 	config->local_rank = config->rank;
 	config->local_size = config->size;
 	env_number("KCR_LOCAL_RANK", 0, KCR_RANKS_MAX - 1, &config->local_rank);
