@@ -52,6 +52,8 @@
 
 /* Over shared memory a sleeping rank looks for dead peers this often. In ns. */
 #define SHM_SLICE_NS		100000000ull
+/* A process that is dying has lost its locks so long after its descriptors. In ns. */
+#define DYING_NS		1000000000ull
 
 /* A rank that parks looks up at least this often. In ns. */
 #define PARK_SLICE_NS		5000000000ull

@@ -145,6 +145,22 @@ static int shm_attach(struct link *link, struct rendezvous *rv, char *note)
 	return 0;
 }
 
+/*
+ * The memory of a rank that lives can be opened. One that dies loses its descriptors
+ * a moment before its lock.
+ */
+static bool dies(const struct shm *shm, int rank)
+{
+	const struct timespec pause = { .tv_nsec = DYING_NS / 100 };
+
+	for (int i = 0; i < 100; i++) {
+		if (!rendezvous_is_alive(shm->rv, rank))
+			return true;
+		nanosleep(&pause, NULL);
+	}
+	return false;
+}
+
 static int open_peer(struct shm *shm, int rank)
 {
 	const struct card *card = rendezvous_card(shm->rv, rank);
@@ -158,10 +174,17 @@ static int open_peer(struct shm *shm, int rank)
 				rank, rendezvous_note(shm->rv, rank));
 	snprintf(path, sizeof(path), "/proc/%d/fd/%d", card->pid, theirs);
 	fd = open(path, O_RDWR | O_CLOEXEC);
-	if (fd < 0)
-		return kcr_fail(NULL, -errno,
+	if (fd < 0) {
+		int err = -errno;
+
+		if (dies(shm, rank))
+			return kcr_fail(NULL, -ECONNRESET,
+					"rank %d died while the ranks came together (host %s, pid %d)",
+					rank, card->host, card->pid);
+		return kcr_fail(NULL, err,
 				"cannot open rank %d's memory at %s: %s (link shm needs one user and one pid namespace)",
-				rank, path, strerror(errno));
+				rank, path, strerror(-err));
+	}
 	if (fstat(fd, &st) || st.st_size != (off_t)shm->bytes ||
 	    (fcntl(fd, F_GET_SEALS) & SEALS) != SEALS) {
 		close(fd);

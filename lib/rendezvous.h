@@ -47,6 +47,7 @@ int rendezvous_open(const struct kcr_config *config, bool has_module,
 int rendezvous_refuse(const struct kcr_config *config, int error);
 int rendezvous_exchange(struct rendezvous *rv, const char *note);
 int rendezvous_fail(struct rendezvous *rv, int error);
+int rendezvous_error(struct rendezvous *rv);
 void rendezvous_settle(struct rendezvous *rv);
 void rendezvous_close(struct rendezvous *rv);
 

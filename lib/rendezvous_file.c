@@ -232,8 +232,13 @@ static int look_at_card(const char *path, struct card *card, bool *held)
 	return err;
 }
 
-/* Report the error that was published, if there is one. Returns it, or 0. */
-static int published_error(struct rendezvous *rv)
+/**
+ * rendezvous_error() - the error that a rank has published, if there is one
+ * @rv: the rendezvous
+ *
+ * Returns it, with its sentence in kcr_error(NULL), or 0.
+ */
+int rendezvous_error(struct rendezvous *rv)
 {
 	char path[PATH_BYTES], text[KCR_ERROR_BYTES];
 	char *sentence;
@@ -277,7 +282,7 @@ int rendezvous_fail(struct rendezvous *rv, int error)
 	if (link(temporary, path) && errno != EEXIST)
 		dir_fail(rv, -errno, "cannot publish an error");
 	unlink(temporary);
-	error = published_error(rv) ?: error;
+	error = rendezvous_error(rv) ?: error;
 	return error;
 }
 
@@ -443,7 +448,7 @@ static int join_attempt(struct rendezvous *rv)
 		return err;
 	strcpy(rv->incarnation, first->incarnation);
 	rv->peers[0].known = true;
-	err = published_error(rv);
+	err = rendezvous_error(rv);
 	if (err)
 		return err;
 	err = take_place(rv);
@@ -503,12 +508,16 @@ static int gather(struct rendezvous *rv,
 		}
 		if (r == rv->size)
 			return 0;
-		err = published_error(rv);
+		err = rendezvous_error(rv);
 		if (!err && rounds >= 20)
 			err = check_alive(rv);
 		if (err)
 			return err;
 		if (pause_a_little(rv, &rounds)) {
+			/* Only the first that is missing was looked for. */
+			for (r = 0; r < rv->size; r++)
+				if (r != rv->rank && !have(rv, r))
+					get(rv, r);
 			name_missing(rv, have, names, sizeof(names));
 			return rendezvous_fail(rv, kcr_fail(NULL, -ETIMEDOUT,
 				"no word from %s at %s after %.1f s", names,
@@ -687,14 +696,16 @@ int rendezvous_refuse(const struct kcr_config *config, int error)
 	char sentence[KCR_ERROR_BYTES], host[65] = "";
 	struct rendezvous *rv;
 
-	if (config->struct_size != sizeof(*config) || config->size < 2 ||
-	    config->size > KCR_RANKS_MAX || config->rank < 0 ||
-	    !config->rendezvous)
+	if (config->struct_size != sizeof(*config) || !config->rendezvous ||
+	    (config->size == 1 && !config->rank))
 		return error;
 	gethostname(host, sizeof(host) - 1);
 	snprintf(sentence, sizeof(sentence), "rank %d (host %s, pid %d): %s",
 		 config->rank, host, getpid(), kcr_error(NULL));
 	sane.rendezvous_ms = REFUSE_MS;
+	/* Its place may be what is wrong. Only rank 0 leads. */
+	if (config->size < 1 || config->size > KCR_RANKS_MAX)
+		sane.size = 1;
 	sane.link = KCR_LINK_AUTO;
 	sane.algo = KCR_ALGO_AUTO;
 	if (!make(&sane, false, &rv)) {

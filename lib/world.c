@@ -44,8 +44,11 @@ static int come_together(struct kcr_world *w)
 	/* Number 0: a peer that is through may be in number 1 already. */
 	w->operation = -1;
 	err = coll_barrier(w);
+	/* Who could not connect has told why, and then looks dead. */
 	if (err)
-		return kcr_fail(NULL, err, "%s", w->error);
+		return rendezvous_error(w->rendezvous) ?:
+		       kcr_fail(NULL, err, "while the ranks came together: %s",
+				w->error);
 	rendezvous_settle(w->rendezvous);
 	return 0;
 }
