@@ -21,7 +21,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <getopt.h>
 #include <poll.h>
 #include <signal.h>
@@ -31,7 +30,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/signalfd.h>
@@ -41,7 +39,9 @@
 
 #include <kcollring.h>
 
+#include "run-keeper.h"
 #include "run-output.h"
+#include "run-typed.h"
 
 #define SECOND_NS	1000000000ULL
 /* A rank that does not act on SIGTERM is killed so long after. */
@@ -71,20 +71,6 @@ struct rank {
 	struct stream err;
 };
 
-/* Carries what is typed to rank 0, which may not read the terminal itself. */
-struct typed {
-	int to;			/* -1: nothing to carry */
-	char text[4096];
-	size_t start;
-	size_t end;
-};
-
-/* Shared with the keeper. */
-struct kept {
-	pid_t groups[KCR_RANKS_MAX];
-	char directory[256];
-};
-
 struct job {
 	int ranks;
 	int running;
@@ -105,9 +91,7 @@ struct job {
 	bool told_to_stop;
 	bool told_to_quit;	/* told again when only output was left */
 
-	struct kept *kept;
-	pid_t keeper;
-	int keeper_pipe;
+	struct keeper keeper;
 	char nonce[33];
 
 	enum stage stage;
@@ -208,88 +192,6 @@ static void signal_ranks(struct job *job, int sig)
 			kill(-job->rank[i].pid, sig);
 }
 
-/* The rendezvous directory and the keeper */
-
-static int remove_entry(const char *path, const struct stat *st, int type,
-			struct FTW *ftw)
-{
-	(void)st;
-	(void)type;
-	(void)ftw;
-	remove(path);
-	return 0;
-}
-
-static void remove_directory(const char *path)
-{
-	nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
-}
-
-static bool make_directory(char *path, size_t size)
-{
-	const char *const bases[] = {
-		getenv("XDG_RUNTIME_DIR"), "/dev/shm", "/tmp",
-	};
-	size_t i;
-
-	for (i = 0; i < sizeof(bases) / sizeof(*bases); i++) {
-		if (!bases[i] || bases[i][0] != '/')
-			continue;
-		if (snprintf(path, size, "%s/kcr-run-XXXXXX", bases[i]) >= (int)size)
-			continue;
-		if (mkdtemp(path))
-			return true;
-	}
-	return false;
-}
-
-static void keep(const struct kept *kept, int pipe_end)
-{
-	sigset_t all;
-	char byte;
-	int i;
-
-	prctl(PR_SET_NAME, "kcr-run-keeper");
-	setsid();
-	sigfillset(&all);
-	sigprocmask(SIG_BLOCK, &all, NULL);
-	dup2(pipe_end, 0);
-	close_range(1, ~0U, 0);
-	while (read(0, &byte, 1) != 0)
-		;
-	for (i = 0; i < KCR_RANKS_MAX; i++)
-		if (kept->groups[i])
-			kill(-kept->groups[i], SIGKILL);
-	if (kept->directory[0])
-		remove_directory(kept->directory);
-	_exit(0);
-}
-
-/* False, with errno, if there are no resources for it. */
-static bool start_keeper(struct job *job)
-{
-	int ends[2];
-
-	job->kept = mmap(NULL, sizeof(*job->kept), PROT_READ | PROT_WRITE,
-			 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (job->kept == MAP_FAILED || pipe2(ends, O_CLOEXEC))
-		return false;
-	job->keeper = fork();
-	if (job->keeper < 0)
-		return false;
-	if (!job->keeper)
-		keep(job->kept, ends[0]);
-	close(ends[0]);
-	job->keeper_pipe = ends[1];
-	return true;
-}
-
-static void stop_keeper(struct job *job)
-{
-	close(job->keeper_pipe);
-	waitpid(job->keeper, NULL, 0);
-}
-
 /* Starting ranks */
 
 static void set_number(const char *name, int value)
@@ -302,13 +204,13 @@ static void set_number(const char *name, int value)
 
 static void set_environment(const struct job *job, int number)
 {
-	char rendezvous[sizeof(job->kept->directory) + 8];
+	char rendezvous[sizeof(job->keeper.kept->directory) + 8];
 
 	set_number("KCR_RANK", number);
 	set_number("KCR_SIZE", job->ranks);
 	set_number("KCR_LOCAL_RANK", number);
 	set_number("KCR_LOCAL_SIZE", job->ranks);
-	snprintf(rendezvous, sizeof(rendezvous), "file:%s", job->kept->directory);
+	snprintf(rendezvous, sizeof(rendezvous), "file:%s", job->keeper.kept->directory);
 	setenv("KCR_RENDEZVOUS", rendezvous, 1);
 	setenv("KCR_JOB", job->nonce, 1);
 }
@@ -322,7 +224,7 @@ static void become_rank(struct job *job, int number, const int fds[3],
 	if (getppid() != parent)
 		_exit(EXIT_CANNOT);	/* it died before we asked to be told */
 	setpgid(0, 0);
-	job->kept->groups[number] = getpid();
+	job->keeper.kept->groups[number] = getpid();
 	for (i = 0; i < 3; i++)
 		if (fds[i] >= 0)
 			dup2(fds[i], i);
@@ -412,7 +314,7 @@ static int start_rank(struct job *job, int number)
 	close_all(theirs, 3);
 	if (error) {
 		close_all(ours, 3);
-		job->kept->groups[number] = 0;
+		job->keeper.kept->groups[number] = 0;
 		return error;
 	}
 	rank->running = true;
@@ -508,14 +410,12 @@ static void end_rank(struct job *job, int number)
 	kill(-rank->pid, SIGKILL);
 	stream_drain(&rank->out);
 	stream_drain(&rank->err);
-	job->kept->groups[number] = 0;
+	job->keeper.kept->groups[number] = 0;
 	waitpid(rank->pid, &rank->status, 0);
 	rank->running = false;
 	job->running--;
-	if (!number && job->typed.to >= 0) {
-		close(job->typed.to);
-		job->typed.to = -1;
-	}
+	if (!number)
+		typed_close(&job->typed);
 	if (has_failed(rank->status))
 		note_failure(job, number);
 }
@@ -670,43 +570,6 @@ static bool open_signals(struct job *job)
 	return job->signals >= 0;
 }
 
-/* What is typed */
-
-static bool owns_terminal(void)
-{
-	return tcgetpgrp(0) == getpgrp();
-}
-
-static void typed_close(struct typed *typed)
-{
-	close(typed->to);
-	typed->to = -1;
-}
-
-static void typed_read(struct typed *typed)
-{
-	ssize_t n = read(0, typed->text, sizeof(typed->text));
-
-	if (n > 0) {
-		typed->start = 0;
-		typed->end = (size_t)n;
-	} else if (!n || errno != EINTR) {
-		typed_close(typed);
-	}
-}
-
-/* A pipe that polls writable takes PIPE_BUF bytes, and text is no longer. */
-static void typed_write(struct typed *typed)
-{
-	ssize_t n = write(typed->to, typed->text + typed->start,
-			  typed->end - typed->start);
-
-	if (n > 0)
-		typed->start += (size_t)n;
-	else if (errno != EINTR)
-		typed_close(typed);
-}
-
 /* The loop */
 
 enum { AT_SIGNALS, AT_OUT, AT_ERR, AT_TYPED, AT_STREAMS };
@@ -725,19 +588,6 @@ static void add_stream(struct polled *polled, struct stream *stream)
 	};
 }
 
-static struct pollfd poll_typed(const struct typed *typed)
-{
-	struct pollfd fd = { .fd = -1 };
-
-	if (typed->to < 0)
-		return fd;
-	if (typed->start < typed->end)
-		fd = (struct pollfd){ .fd = typed->to, .events = POLLOUT };
-	else if (owns_terminal())
-		fd = (struct pollfd){ .fd = 0, .events = POLLIN };
-	return fd;
-}
-
 static void collect(struct job *job, struct polled *polled)
 {
 	struct sink *out = &job->out_sink, *err = &job->err_sink;
@@ -752,22 +602,12 @@ static void collect(struct job *job, struct polled *polled)
 	polled->fds[AT_ERR] = (struct pollfd){
 		.fd = sink_is_empty(err) ? -1 : err->fd, .events = POLLOUT,
 	};
-	polled->fds[AT_TYPED] = poll_typed(&job->typed);
+	polled->fds[AT_TYPED] = typed_poll(&job->typed);
 	polled->n = AT_STREAMS;
 	for (i = 0; i < job->ranks; i++) {
 		add_stream(polled, &job->rank[i].out);
 		add_stream(polled, &job->rank[i].err);
 	}
-}
-
-static void serve_typed(struct job *job, const struct pollfd *fd)
-{
-	if (job->typed.to < 0 || !fd->revents)
-		return;
-	if (fd->fd == 0)
-		typed_read(&job->typed);
-	else
-		typed_write(&job->typed);
 }
 
 static void serve(struct job *job, const struct polled *polled)
@@ -779,7 +619,7 @@ static void serve(struct job *job, const struct polled *polled)
 		sink_write(&job->out_sink);
 	if (fds[AT_ERR].revents)
 		sink_write(&job->err_sink);
-	serve_typed(job, &fds[AT_TYPED]);
+	typed_serve(&job->typed, &fds[AT_TYPED]);
 	for (i = 0; i < job->ranks; i++) {
 		if (fds[AT_STREAMS + 2 * i].revents)
 			stream_read(&job->rank[i].out);
@@ -880,24 +720,15 @@ static void __attribute__((noreturn)) fail(const char *what)
 
 static void set_up(struct job *job)
 {
-	char directory[sizeof(job->kept->directory)];
-
 	open_sinks(job);
 	if (!make_nonce(job->nonce))
 		fail("random numbers");
 	if (!open_signals(job))
 		fail("signalfd");
-	if (!start_keeper(job))
+	if (!keeper_start(&job->keeper))
 		fail("cannot start the keeper");
-	if (!make_directory(directory, sizeof(directory)))
+	if (!keeper_make_directory(&job->keeper))
 		fail("cannot make a directory for the rendezvous");
-	strcpy(job->kept->directory, directory);
-}
-
-static void tear_down(struct job *job)
-{
-	remove_directory(job->kept->directory);
-	stop_keeper(job);
 }
 
 static void __attribute__((noreturn)) bad_usage(const char *what,
@@ -1019,6 +850,6 @@ int main(int argc, char **argv)
 	say_the_rest(&job);
 	say_lost_output(&job);
 	run(&job);
-	tear_down(&job);
+	keeper_stop(&job.keeper);
 	return job.exit_code;
 }
