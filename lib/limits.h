@@ -57,5 +57,10 @@
 
 /* A rank that parks looks up at least this often. In ns. */
 #define PARK_SLICE_NS		5000000000ull
+/*
+ * And at least so often before its time is up: who has not looked for half of
+ * the time does not wait any more, but has stopped.
+ */
+#define BEATS			8
 
 #endif /* KCR_LIMITS_H */

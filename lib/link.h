@@ -94,11 +94,13 @@ struct rx {
  *
  *	0	struct kcr_claim
  *	64	__u32 sleeping: 1 while the rank is parked or about to park
+ *	72	__u64 beat: when a rank that waits has looked last, 0 if it does not wait
  *	128	the rank's identity, 16 bytes, checked by those who map it
  *	4096	acknowledgements of the other boards, a cache line each
  *	8192	slots
  */
 #define BOARD_SLEEPING		64
+#define BOARD_BEAT		72
 #define BOARD_IDENTITY		128
 #define BOARD_ACKS		4096
 #define BOARD_SLOTS		8192

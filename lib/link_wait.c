@@ -31,6 +31,7 @@
  * @rx: the frame that is waited for, or NULL
  * @tx: the room that is waited for, or NULL
  * @began_ns: about when it began, 0 while it is short
+ * @looked_ns: when it looked last, from the time on that it sleeps
  * @warned: has said for whom
  */
 struct wait {
@@ -38,6 +39,7 @@ struct wait {
 	struct rx *rx;
 	struct tx *tx;
 	uint64_t began_ns;
+	uint64_t looked_ns;
 	bool warned;
 };
 
@@ -85,6 +87,36 @@ static uint64_t missing(const struct wait *wait)
 			ranks |= rank_bit(r);
 	}
 	return ranks;
+}
+
+/*
+ * Whose fault it is that this rank has waited until now. Most of those that it misses
+ * may wait themselves, for one that it need not even miss: ranks
+ * that wait show by their beat that they do.
+ */
+static uint64_t culprits(const struct wait *wait)
+{
+	const struct link *link = wait->op->link;
+	uint64_t waited = wait->looked_ns - wait->began_ns;
+	uint64_t ranks = missing(wait), idle = 0;
+
+	for (uint64_t rest = link->others; rest; rest &= rest - 1) {
+		int r = __builtin_ctzll(rest);
+		uint64_t beat = __atomic_load_n((const uint64_t *)
+						(link->boards[r] + BOARD_BEAT),
+						__ATOMIC_RELAXED);
+
+		if ((!beat || beat + waited / 2 < wait->looked_ns) &&
+		    link->status->member[r] == KCR_MEMBER_JOINED)
+			idle |= rank_bit(r);
+	}
+	return ranks & idle ? ranks & idle : idle ? idle : ranks;
+}
+
+static void set_beat(const struct link *link, uint64_t ns)
+{
+	__atomic_store_n((uint64_t *)(link->board + BOARD_BEAT), ns,
+			 __ATOMIC_RELAXED);
 }
 
 static void name_ranks(uint64_t ranks, char *text, size_t size)
@@ -229,21 +261,30 @@ static uint64_t time_left(struct wait *wait)
 {
 	struct op *op = wait->op;
 	const struct kcr_config *config = &op->world->config;
-	uint64_t waited = process_now_ns() - wait->began_ns;
 	uint64_t limit = config->timeout_ms * 1000000;
 	uint64_t warn = config->warn_ms * 1000000;
-	uint64_t ns = PARK_SLICE_NS;
+	uint64_t now = process_now_ns(), ns = PARK_SLICE_NS, waited;
 	char names[KCR_ERROR_BYTES / 2];
 
+	/* It was this rank that was away, and the others that waited. */
+	if (wait->looked_ns && now - wait->looked_ns > limit / 2)
+		wait->began_ns = now;
+	wait->looked_ns = now;
+	set_beat(op->link, now);
+	waited = now - wait->began_ns;
 	if (waited >= limit)
 		return 0;
 	if (ns > limit - waited)
 		ns = limit - waited;
+	if (ns > limit / BEATS)
+		ns = limit / BEATS;
+	if (warn && ns > warn / BEATS)
+		ns = warn / BEATS;
 	if (!wait->warned && warn && waited < warn && ns > warn - waited)
 		ns = warn - waited;
 	if (!wait->warned && warn && waited >= warn) {
 		wait->warned = true;
-		name_ranks(missing(wait), names, sizeof(names));
+		name_ranks(culprits(wait), names, sizeof(names));
 		fprintf(stderr,
 			"kcollring: rank %d: %s #%llu: no word from %s for %.1f s, still waiting\n",
 			config->rank, kcr_kind_text(op->header.kind),
@@ -258,12 +299,19 @@ static int time_is_up(struct wait *wait)
 	struct op *op = wait->op;
 	char names[KCR_ERROR_BYTES / 2];
 
-	name_ranks(missing(wait), names, sizeof(names));
+	name_ranks(culprits(wait), names, sizeof(names));
 	return kcr_fail(op->world, -ETIMEDOUT,
 			"%s #%llu: no word from %s after %.1f s",
 			kcr_kind_text(op->header.kind),
 			(unsigned long long)op->header.number, names,
-			op->world->config.timeout_ms / 1e3);
+			(wait->looked_ns - wait->began_ns) / 1e9);
+}
+
+static bool has_waited_long(const struct wait *wait)
+{
+	uint64_t limit = wait->op->world->config.timeout_ms * 1000000;
+
+	return wait->looked_ns - wait->began_ns > limit / 2;
 }
 
 /* What kcr-info shows of this rank: only of ranks that wait long enough to sleep. */
@@ -298,6 +346,9 @@ static int sleep_once(struct wait *wait, uint64_t ns)
 	__atomic_store_n(sleeping, 1, __ATOMIC_RELAXED);
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	err = link_check(wait->op);
+	/* Another's time was up first; this rank knows as well for whom they wait. */
+	if (err == -ETIMEDOUT && has_waited_long(wait))
+		err = time_is_up(wait);
 	if (!err && !is_over(wait))
 		err = check_left(wait);
 	if (!err && !is_over(wait))
@@ -322,6 +373,7 @@ static int wait_asleep(struct wait *wait)
 			err = sleep_once(wait, ns);
 	}
 	clear_claim(wait);
+	set_beat(wait->op->link, 0);
 	return err;
 }
 
