@@ -1,0 +1,783 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Coming together in a directory: what others have left there, who is missing,
+ * there twice, of another opinion, or dies meanwhile; many worlds, one after
+ * another and at once, and ranks that are threads
+ *
+ * Over the link that KCR_LINK names.
+ */
+#include <pthread.h>
+#include <sys/stat.h>
+
+#include "kselftest_harness.h"
+#include "data.h"
+#include "ranks.h"
+
+#define MOST_RANKS	8
+
+struct shared {
+	struct ranks_meeting meeting;
+	struct ranks_outcome outcome[KCR_RANKS_MAX];
+	pid_t pid[KCR_RANKS_MAX];
+};
+
+/* How the ranks of a test come. */
+struct job {
+	struct shared *shared;
+	int no_job;		/* without KCR_JOB */
+	int odd_rank;		/* sets the variable below, or -1 */
+	const char *name, *value;
+	int missing;		/* a bit for each rank that does not come */
+	double delay;		/* of the odd rank */
+	long rounds;
+	const char *place;	/* a directory that is not there yet */
+};
+
+FIXTURE(rendezvous) {
+	struct job job;
+	struct ranks r;
+};
+
+FIXTURE_SETUP(rendezvous)
+{
+	const char *why = ranks_no_link();
+
+	if (why)
+		SKIP(return, "%s", why);
+	setenv("KCR_TIMEOUT", "30", 1);
+	setenv("KCR_RENDEZVOUS_TIMEOUT", "20", 1);
+	self->job.shared = ranks_shared(sizeof(struct shared));
+	ASSERT_NE(NULL, self->job.shared);
+	self->job.odd_rank = -1;
+}
+
+FIXTURE_TEARDOWN(rendezvous)
+{
+	if (self->r.n)
+		ranks_end(&self->r);
+}
+
+static int reduce(struct kcr_world *w, int rank, uint64_t seed)
+{
+	double x[100], want[100];
+
+	data_fill(x, 100, KCR_F64, rank, seed);
+	RANK_OK(w, kcr_allreduce(w, x, x, 100, KCR_F64, KCR_SUM));
+	RANK_OK(NULL, data_expect(want, 100, KCR_F64, KCR_SUM, kcr_size(w), seed));
+	RANK_TRUE(data_differ(want, x, 100, KCR_F64) < 0);
+	return 0;
+}
+
+/* What each rank of a job does to its environment. */
+static void come_as_told(int rank, const struct job *job)
+{
+	job->shared->pid[rank] = getpid();
+	if (job->no_job)
+		unsetenv("KCR_JOB");
+	if (rank != job->odd_rank)
+		return;
+	if (job->name)
+		setenv(job->name, job->value, 1);
+	ranks_sleep(job->delay);
+}
+
+/* Come together, reduce once, go. */
+static int come_together(int rank, void *arg)
+{
+	const struct job *job = arg;
+	struct kcr_world *w;
+
+	come_as_told(rank, job);
+	RANK_OK(NULL, kcr_world_create(NULL, &w));
+	if (reduce(w, rank, 1))
+		return 1;
+	RANK_OK(NULL, kcr_world_destroy(w));
+	return 0;
+}
+
+/* Try to come together, and tell what that gave. */
+static int try_to_come(int rank, void *arg)
+{
+	const struct job *job = arg;
+	struct kcr_world *w = (void *)1;
+	int err;
+
+	come_as_told(rank, job);
+	err = kcr_world_create(NULL, &w);
+	ranks_record(&job->shared->outcome[rank], NULL, err);
+	if (err)
+		RANK_TRUE(!w);
+	else
+		RANK_OK(NULL, kcr_world_destroy(w));
+	return 0;
+}
+
+/* Start @n ranks but the missing, wait for them; how many failed. */
+static int start_those(struct ranks *r, int n, const struct job *job,
+		       int (*fn)(int rank, void *arg))
+{
+	int rank, err = ranks_init(r, n);
+
+	memset(job->shared, 0, sizeof(*job->shared));
+	for (rank = 0; rank < n && !err; rank++)
+		if (!(job->missing >> rank & 1))
+			err = ranks_start_one(r, rank, fn, (void *)job);
+	return err;
+}
+
+/* All but the missing have come to @err and say every one of @says. */
+static void see_all(struct __test_metadata *_metadata, struct ranks *r,
+		    const struct job *job, int err, double seconds,
+		    const char * const says[])
+{
+	double began = ranks_now();
+	int rank, i;
+
+	EXPECT_EQ(0, ranks_wait(r, 40));
+	EXPECT_LT(ranks_now() - began, seconds);
+	EXPECT_EQ(0, ranks_report(r));
+	for (rank = 0; rank < r->n; rank++) {
+		const struct ranks_outcome *o = &job->shared->outcome[rank];
+
+		if (job->missing >> rank & 1)
+			continue;
+		EXPECT_EQ(err, o->err) {
+			TH_LOG("rank %d: %s", rank, o->said);
+		}
+		for (i = 0; says[i]; i++) {
+			EXPECT_NE(NULL, strstr(o->said, says[i])) {
+				TH_LOG("rank %d says \"%s\", not \"%s\"", rank,
+				       o->said, says[i]);
+			}
+		}
+	}
+}
+
+#define SEE_ALL(err, seconds, ...) \
+	see_all(_metadata, &self->r, &self->job, err, seconds, \
+		(const char * const []){ __VA_ARGS__, NULL })
+
+/* One test after another in one directory of its own. */
+static void again(struct _test_data_rendezvous *self)
+{
+	ranks_end(&self->r);
+	self->r.n = 0;
+}
+
+TEST_F_TIMEOUT(rendezvous, leaves_nothing_behind, 60)
+{
+	int n;
+
+	for (n = 2; n <= MOST_RANKS; n += 3) {
+		ASSERT_EQ(0, start_those(&self->r, n, &self->job, come_together));
+		EXPECT_EQ(0, ranks_wait(&self->r, 30));
+		EXPECT_EQ(0, ranks_report(&self->r));
+		EXPECT_EQ(0, ranks_files(&self->r));
+		again(self);
+	}
+}
+
+/*
+ * A job that was killed, before it was complete or after, has left its files
+ * where the next one meets. None names its launch.
+ */
+TEST_F_TIMEOUT(rendezvous, stale_files, 240)
+{
+	long round, rounds = ranks_rounds(64) + 6;
+	uint64_t random = 7;
+	int rank;
+
+	self->job.no_job = 1;
+	for (round = 0; round < rounds; round++) {
+		/* One is missing, so that the others wait and leave all they have. */
+		self->job.missing = round % 2 ? 0 : 1 << round / 2 % 4;
+		ASSERT_EQ(0, start_those(&self->r, 4, &self->job, come_together));
+		ranks_sleep(round % 2 ? data_random(&random) % 1000 / 1e5 : 0.02);
+		for (rank = 0; rank < 4; rank++)
+			ranks_kill(&self->r, rank, SIGKILL);
+		EXPECT_EQ(0, ranks_wait(&self->r, 10));
+		for (rank = 0; rank < 4; rank++)
+			ASSERT_EQ(0, ranks_start_one(&self->r, (rank + round) % 4,
+						     come_together, &self->job));
+		EXPECT_EQ(0, ranks_wait(&self->r, 30));
+		ASSERT_EQ(0, ranks_report(&self->r)) {
+			TH_LOG("in round %ld", round);
+		}
+		again(self);
+	}
+}
+
+/* Files with any content and name, as an enemy or a broken disk leaves them. */
+TEST_F_TIMEOUT(rendezvous, rubbish, 60)
+{
+	static const char * const names[] = {
+		"kcr.0.leader", "kcr.1.leader", "x.0.leader", ".tmp.abcdef",
+		"00000000000000000000000000000000.card.1", "error",
+	};
+	char path[128];
+	FILE *f;
+	int i;
+
+	self->job.no_job = 1;
+	/* Not at the leader's place. */
+	ASSERT_EQ(0, ranks_init(&self->r, 3));
+	for (i = 1; i < ARRAY_SIZE(names); i++) {
+		snprintf(path, sizeof(path), "%s/%s", self->r.dir, names[i]);
+		f = fopen(path, "w");
+		ASSERT_NE(NULL, f);
+		fputs("rubbish\n", f);
+		fclose(f);
+	}
+	for (i = 0; i < 3; i++)
+		ranks_start_one(&self->r, i, come_together, &self->job);
+	EXPECT_EQ(0, ranks_wait(&self->r, 30));
+	EXPECT_EQ(0, ranks_report(&self->r));
+	again(self);
+	/* There: all say so, soon. */
+	ASSERT_EQ(0, ranks_init(&self->r, 3));
+	snprintf(path, sizeof(path), "%s/%s", self->r.dir, names[0]);
+	f = fopen(path, "w");
+	ASSERT_NE(NULL, f);
+	fputs("rubbish\n", f);
+	fclose(f);
+	for (i = 0; i < 3; i++)
+		ranks_start_one(&self->r, i, try_to_come, &self->job);
+	SEE_ALL(-EBADMSG, 10, self->r.dir, "cannot read");
+}
+
+/*
+ * 64 processes come at once to a directory that none has made yet: 32 worlds of
+ * two in it, by the name of their jobs.
+ */
+static int make_the_directory(int rank, void *arg)
+{
+	const struct job *job = arg;
+	struct kcr_config c;
+	struct kcr_world *w;
+	char place[128], name[16];
+	long i;
+
+	for (i = 0; i < job->rounds; i++) {
+		kcr_config_init(&c);
+		snprintf(place, sizeof(place), "file:%s/%ld", job->place, i);
+		snprintf(name, sizeof(name), "job%d", rank / 2);
+		c.rendezvous = place;
+		c.job = name;
+		c.rank = rank % 2;
+		c.size = 2;
+		c.local_rank = c.rank;
+		c.local_size = 2;
+		ranks_meet(&job->shared->meeting, 64);
+		RANK_OK(NULL, kcr_world_create(&c, &w));
+		if (reduce(w, c.rank, i))
+			return 1;
+		RANK_OK(NULL, kcr_world_destroy(w));
+		ranks_meet(&job->shared->meeting, 64);
+		/* Gone again, and empty. */
+		RANK_TRUE(rank || !rmdir(place + strlen("file:")));
+	}
+	return 0;
+}
+
+TEST_F_TIMEOUT(rendezvous, many_make_the_directory, 240)
+{
+	ASSERT_EQ(0, ranks_init(&self->r, 64));
+	self->job.rounds = ranks_rounds(100) + 4;
+	self->job.place = self->r.dir;
+	for (int rank = 0; rank < 64; rank++)
+		ASSERT_EQ(0, ranks_start_one(&self->r, rank, make_the_directory,
+					     &self->job));
+	EXPECT_EQ(0, ranks_wait(&self->r, 220));
+	EXPECT_EQ(0, ranks_report(&self->r));
+}
+
+/* As many ranks as there can be, in one world. */
+TEST_F_TIMEOUT(rendezvous, sixty_four_ranks, 240)
+{
+	setenv("KCR_LANE_BYTES", "64", 1);
+	setenv("KCR_BOARD_BYTES", "256", 1);
+	setenv("KCR_RENDEZVOUS_TIMEOUT", "100", 1);
+	setenv("KCR_TIMEOUT", "100", 1);
+	EXPECT_EQ(0, ranks_run(KCR_RANKS_MAX, come_together, &self->job, 200));
+}
+
+/* Two processes are rank 1, or rank 0, and the last rank comes last. */
+static void come_twice(struct __test_metadata *_metadata,
+		       struct _test_data_rendezvous *self, int twice)
+{
+	char pids[2][32];
+	struct ranks r;
+	int rank;
+
+	ASSERT_EQ(0, ranks_init(&r, 4));
+	self->r = r;
+	memset(self->job.shared, 0, sizeof(struct shared));
+	ASSERT_EQ(0, ranks_start_one(&self->r, twice, try_to_come, &self->job));
+	r = self->r;
+	ASSERT_EQ(0, ranks_start_one(&r, twice, try_to_come, &self->job));
+	snprintf(pids[0], sizeof(pids[0]), "pid %d", self->r.pid[twice]);
+	snprintf(pids[1], sizeof(pids[1]), "pid %d", r.pid[twice]);
+	for (rank = 0; rank < 4; rank++) {
+		if (rank == twice)
+			continue;
+		if (rank == 3)
+			ranks_sleep(0.1);
+		ASSERT_EQ(0, ranks_start_one(&self->r, rank, try_to_come,
+					     &self->job));
+	}
+	SEE_ALL(-EEXIST, 10, "claimed twice", pids[0], pids[1]);
+	EXPECT_EQ(r.pid[twice], waitpid(r.pid[twice], NULL, 0));
+	again(self);
+}
+
+TEST_F_TIMEOUT(rendezvous, a_rank_twice, 120)
+{
+	int round;
+
+	for (round = 0; round < 10; round++) {
+		come_twice(_metadata, self, 1);
+		come_twice(_metadata, self, 2);
+	}
+}
+
+TEST_F_TIMEOUT(rendezvous, rank_0_twice, 120)
+{
+	int round;
+
+	for (round = 0; round < 20; round++)
+		come_twice(_metadata, self, 0);
+}
+
+/* A rank that cannot be: the others must not wait for it until the time is up. */
+TEST_F_TIMEOUT(rendezvous, rank_out_of_range, 120)
+{
+	static const struct {
+		int rank;
+		const char *name, *value, *says;
+	} cases[] = {
+		{ 3, "KCR_RANK", "4", "rank is 4, must be 0 to 3" },
+		{ 2, "KCR_RANK", "63", "rank is 63, must be 0 to 3" },
+		{ 3, "KCR_RANK", "-1", "KCR_RANK is \"-1\"" },
+		{ 1, "KCR_RANK", "one", "KCR_RANK is \"one\"" },
+		{ 3, "KCR_SIZE", "65", "KCR_SIZE is \"65\"" },
+		{ 2, "KCR_SIZE", "0", "KCR_SIZE is \"0\"" },
+		{ 2, "KCR_ALGO", "ring", "KCR_ALGO is \"ring\"" },
+		{ 0, "KCR_ALGO", "ring", "KCR_ALGO is \"ring\"" },
+		{ 3, "KCR_LANE_BYTES", "32", "KCR_LANE_BYTES is \"32\"" },
+	};
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(cases); i++) {
+		self->job.odd_rank = cases[i].rank;
+		self->job.name = cases[i].name;
+		self->job.value = cases[i].value;
+		/* First or last. */
+		self->job.delay = i % 2 * 0.1;
+		ASSERT_EQ(0, start_those(&self->r, 4, &self->job, try_to_come));
+		SEE_ALL(-EINVAL, 10, cases[i].says);
+		again(self);
+	}
+}
+
+/* Whatever must be the same everywhere, and is not. */
+TEST_F_TIMEOUT(rendezvous, disagreement, 120)
+{
+	static const struct {
+		const char *field, *name, *ours, *theirs;
+	} cases[] = {
+		{ "size", "KCR_SIZE", "\"3\"", "4" },
+		{ "local_size", "KCR_LOCAL_SIZE", "\"3\"", "2" },
+		{ "algo", "KCR_ALGO", "\"auto\"", "owner" },
+		{ "direct_max", "KCR_DIRECT_MAX", "\"32768\"", "32767" },
+		{ "lane_depth", "KCR_LANE_DEPTH", "\"2\"", "3" },
+		{ "lane_bytes", "KCR_LANE_BYTES", "\"65536\"", "65535" },
+		{ "board_depth", "KCR_BOARD_DEPTH", "\"4\"", "2" },
+		{ "board_bytes", "KCR_BOARD_BYTES", "\"65536\"", "64" },
+		{ "link", "KCR_LINK", NULL, "auto" },
+	};
+	char odd[16], theirs[32], ours[32];
+	int i, n;
+
+	for (i = 0; i < ARRAY_SIZE(cases); i++) {
+		for (n = 0; n < 3; n++) {
+			/* Rank 0 must differ from a rank, not from itself. */
+			self->job.odd_rank = n;
+			self->job.name = cases[i].name;
+			self->job.value = cases[i].theirs;
+			if (n == 2 && !strcmp(cases[i].field, "local_size"))
+				continue;	/* would be out of range */
+			snprintf(odd, sizeof(odd), "rank %d (", n);
+			snprintf(theirs, sizeof(theirs), "\"%s\"", cases[i].theirs);
+			snprintf(ours, sizeof(ours), "\"%s\"",
+				 getenv("KCR_LINK") ?: "auto");
+			if (!cases[i].ours && !strcmp(ours, theirs))
+				continue;
+			ASSERT_EQ(0, start_those(&self->r, 3, &self->job,
+						 try_to_come));
+			SEE_ALL(-EINVAL, 10, "ranks disagree on ", cases[i].field,
+				odd, "host ", "pid ",
+				cases[i].ours ? cases[i].ours : ours, theirs);
+			again(self);
+		}
+	}
+}
+
+TEST_F_TIMEOUT(rendezvous, missing, 60)
+{
+	static const struct {
+		int missing;
+		const char *says;
+	} cases[] = {
+		{ 1 << 2, "no word from rank 2 at " },
+		{ 1 << 1 | 1 << 3, "no word from rank 1, rank 3 at " },
+		{ 1 << 0, "no word from rank 0 at " },
+	};
+	int i;
+
+	setenv("KCR_RENDEZVOUS_TIMEOUT", "1", 1);
+	for (i = 0; i < ARRAY_SIZE(cases); i++) {
+		self->job.missing = cases[i].missing;
+		ASSERT_EQ(0, start_those(&self->r, 4, &self->job, try_to_come));
+		SEE_ALL(-ETIMEDOUT, 5, cases[i].says, "after 1.0 s");
+		again(self);
+	}
+}
+
+/* A rank that has come and dies while the others wait for one more. */
+TEST_F_TIMEOUT(rendezvous, death_of_one_that_waits, 60)
+{
+	char says[64];
+	int victim;
+
+	for (victim = 0; victim < 3; victim++) {
+		self->job.missing = 1 << 3;
+		ASSERT_EQ(0, start_those(&self->r, 4, &self->job, try_to_come));
+		ranks_sleep(0.3);
+		ranks_kill(&self->r, victim, SIGKILL);
+		while (!ranks_ended(&self->r, victim))
+			ranks_sleep(0.001);
+		self->r.status[victim] = 0;
+		self->job.missing |= 1 << victim;
+		snprintf(says, sizeof(says), "rank %d died", victim);
+		SEE_ALL(-ECONNRESET, 5, says, "came together", "pid ");
+		again(self);
+	}
+}
+
+/* One is killed at any moment: the others know, whatever they are at. */
+static int come_and_reduce(int rank, void *arg)
+{
+	const struct job *job = arg;
+	struct ranks_outcome *o = &job->shared->outcome[rank];
+	struct kcr_world *w;
+	double x = rank;
+	int err;
+
+	if (ranks_record(o, NULL, kcr_world_create(NULL, &w)))
+		return 0;
+	do {
+		err = kcr_allreduce(w, &x, &x, 1, KCR_F64, KCR_SUM);
+	} while (!err);
+	ranks_record(o, w, err);
+	RANK_OK(NULL, kcr_world_destroy(w));
+	return 0;
+}
+
+TEST_F_TIMEOUT(rendezvous, death_at_any_moment, 240)
+{
+	long round, rounds = ranks_rounds(640) / 4 + 5;
+	uint64_t random = 1;
+	char says[64];
+	int victim;
+
+	/* Who dies before it has shown itself is missing. */
+	setenv("KCR_RENDEZVOUS_TIMEOUT", "2", 1);
+	for (round = 0; round < rounds; round++) {
+		victim = data_random(&random) % 4;
+		self->job.missing = 0;
+		ASSERT_EQ(0, start_those(&self->r, 4, &self->job,
+					 come_and_reduce));
+		ranks_sleep(data_random(&random) % 1000 / 1e3 *
+			    (ranks_link_is_module() ? 0.1 : 0.012));
+		ranks_kill(&self->r, victim, SIGKILL);
+		while (!ranks_ended(&self->r, victim))
+			ranks_sleep(0.001);
+		self->r.status[victim] = 0;
+		self->job.missing = 1 << victim;
+		snprintf(says, sizeof(says), "rank %d", victim);
+		if (self->job.shared->outcome[!victim].err == -ETIMEDOUT) {
+			SEE_ALL(-ETIMEDOUT, 10, says);
+		} else {
+			ranks_wait(&self->r, 40);
+			if (self->job.shared->outcome[!victim].err == -ETIMEDOUT)
+				SEE_ALL(-ETIMEDOUT, 10, says);
+			else
+				SEE_ALL(-ECONNRESET, 10, says, "died");
+		}
+		again(self);
+	}
+}
+
+/* What cannot be a place to meet. */
+TEST_F_TIMEOUT(rendezvous, places, 60)
+{
+	static const struct {
+		const char *place;
+		int err;
+		const char *says;
+	} cases[] = {
+		{ "file:relative/dir", -EINVAL, "must be file:/directory" },
+		{ "file:", -EINVAL, "rendezvous is \"file:\"" },
+		{ "/tmp", -EINVAL, "rendezvous is \"/tmp\"" },
+		{ "http://localhost", -EINVAL, "must be file:/directory" },
+		{ "file:/nonexistent/dir", -ENOENT, "/nonexistent/dir: cannot make it" },
+		{ "file:/etc/passwd", -ENOTDIR, "/etc/passwd: cannot use it" },
+		{ "file:/etc/passwd/dir", -ENOTDIR, "/etc/passwd/dir" },
+		{ "file:/dev/null", -ENOTDIR, "/dev/null" },
+		{ "file:/tmp", -EACCES, "world-writable" },
+		{ "file:/proc", 0, "/proc" },
+	};
+	char place[512];
+	struct kcr_config c;
+	struct kcr_world *w;
+	int i, err;
+
+	kcr_config_init(&c);
+	c.size = 2;
+	c.local_size = 2;
+	c.rendezvous_ms = 1000;
+	for (i = 0; i < ARRAY_SIZE(cases); i++) {
+		c.rendezvous = cases[i].place;
+		c.rank = i % 2;
+		w = (void *)1;
+		err = kcr_world_create(&c, &w);
+		EXPECT_GT(0, err);
+		EXPECT_EQ(cases[i].err ?: err, err);
+		EXPECT_EQ(NULL, w);
+		EXPECT_NE(NULL, strstr(kcr_error(NULL), cases[i].says)) {
+			TH_LOG("%s: \"%s\"", cases[i].place, kcr_error(NULL));
+		}
+	}
+	/* Too long, by how much is said. */
+	memset(place, 'x', sizeof(place) - 1);
+	memcpy(place, "file:/", 6);
+	place[sizeof(place) - 1] = 0;
+	c.rendezvous = place;
+	EXPECT_EQ(-ENAMETOOLONG, kcr_world_create(&c, &w));
+	EXPECT_NE(NULL, strstr(kcr_error(NULL), "511"));
+	/* The job is part of files' names. */
+	c.rendezvous = "file:/tmp/kcr-test-none";
+	c.job = "../x";
+	EXPECT_EQ(-EINVAL, kcr_world_create(&c, &w));
+	EXPECT_NE(NULL, strstr(kcr_error(NULL), "job is \"../x\""));
+	place[80] = 0;
+	c.job = place + 6;
+	EXPECT_EQ(-EINVAL, kcr_world_create(&c, &w));
+	EXPECT_NE(NULL, strstr(kcr_error(NULL), "at most 64 characters"));
+	EXPECT_EQ(-1, access("/tmp/kcr-test-none", F_OK));
+}
+
+/* Directories of others, and such as let others in. */
+TEST_F_TIMEOUT(rendezvous, directories_of_others, 60)
+{
+	struct kcr_config c;
+	struct kcr_world *w;
+	char place[128];
+
+	if (getuid())
+		SKIP(return, "needs root, to give a directory away");
+	ASSERT_EQ(0, ranks_init(&self->r, 2));
+	snprintf(place, sizeof(place), "file:%s", self->r.dir);
+	kcr_config_init(&c);
+	c.size = 2;
+	c.local_size = 2;
+	c.rendezvous_ms = 500;
+	c.rendezvous = place;
+	ASSERT_EQ(0, chmod(self->r.dir, 0777));
+	EXPECT_EQ(-EACCES, kcr_world_create(&c, &w));
+	EXPECT_NE(NULL, strstr(kcr_error(NULL), "mode 777"));
+	ASSERT_EQ(0, chmod(self->r.dir, 01777));
+	EXPECT_EQ(-EACCES, kcr_world_create(&c, &w));
+	ASSERT_EQ(0, chmod(self->r.dir, 0700));
+	ASSERT_EQ(0, chown(self->r.dir, 65534, 65534));
+	EXPECT_EQ(-EACCES, kcr_world_create(&c, &w));
+	EXPECT_NE(NULL, strstr(kcr_error(NULL), "owner 65534"));
+	ASSERT_EQ(0, chown(self->r.dir, 0, 0));
+	EXPECT_EQ(-ETIMEDOUT, kcr_world_create(&c, &w));
+}
+
+/* Nothing is left of a world when it has gone, nor of one that failed. */
+static int come_and_go(int rank, void *arg)
+{
+	const struct job *job = arg;
+	int descriptors = 0, mappings = 0;
+	struct kcr_config c;
+	struct kcr_world *w;
+	long i;
+
+	for (i = 0; i < job->rounds; i++) {
+		if (i == 10) {
+			descriptors = ranks_descriptors();
+			mappings = ranks_mappings();
+		}
+		kcr_config_init(&c);
+		/* Now and then they disagree, or one does not know its place. */
+		if (i % 16 == 3)
+			c.lane_depth += rank == 1;
+		if (i % 16 == 7)
+			c.local_rank += (rank == 0) * 10;
+		if (i % 16 == 3 || i % 16 == 7) {
+			RANK_GIVES(-EINVAL, NULL, kcr_world_create(&c, &w));
+			continue;
+		}
+		RANK_OK(NULL, kcr_world_create(&c, &w));
+		if (reduce(w, rank, i))
+			return 1;
+		RANK_OK(NULL, kcr_world_destroy(w));
+	}
+	RANK_TRUE(ranks_descriptors() == descriptors);
+	/* The heap may have got another mapping or two. */
+	if (ranks_mappings() > mappings + 2)
+		RANK_FAIL("%d mappings became %d", mappings, ranks_mappings());
+	return 0;
+}
+
+TEST_F_TIMEOUT(rendezvous, one_world_after_another, 240)
+{
+	self->job.rounds = ranks_rounds(2000) + 16;
+	EXPECT_EQ(0, ranks_run(2, come_and_go, &self->job, 200));
+	EXPECT_EQ(0, ranks_run(3, come_and_go, &self->job, 200));
+}
+
+/* A world of all four, one of each half, and one of all in another order. */
+static int have_several(int rank, void *arg)
+{
+	const struct job *job = arg;
+	struct kcr_config c[4];
+	struct kcr_world *w[4];
+	char half[16];
+	int i, k;
+
+	(void)job;
+	snprintf(half, sizeof(half), "half%d", rank / 2);
+	for (i = 0; i < 4; i++)
+		kcr_config_init(&c[i]);
+	c[1].job = half;
+	c[1].rank = rank % 2;
+	c[1].local_rank = rank % 2;
+	c[1].size = 2;
+	c[1].local_size = 2;
+	c[2].rank = 3 - rank;
+	c[2].local_rank = 3 - rank;
+	c[2].job = "reversed";
+	c[2].algo = KCR_ALGO_OWNER;
+	for (i = 0; i < 4; i++)
+		RANK_OK(NULL, kcr_world_create(&c[i], &w[i]));
+	for (i = 0; i < 100; i++)
+		for (k = 0; k < 4; k++)
+			if (reduce(w[k], c[k].rank, 100 * i + k))
+				return 1;
+	/* The end of one is nothing to the others, whoever goes first. */
+	for (i = 0; i < 4; i++) {
+		RANK_OK(NULL, kcr_world_destroy(w[i]));
+		for (k = i + 1; k < 4; k++)
+			if (reduce(w[k], c[k].rank, k))
+				return 1;
+	}
+	return 0;
+}
+
+TEST_F_TIMEOUT(rendezvous, several_worlds_at_once, 60)
+{
+	EXPECT_EQ(0, ranks_run(4, have_several, &self->job, 50));
+}
+
+/* Ranks as threads: of one process, or two in each of two. */
+struct thread {
+	pthread_t id;
+	struct kcr_config config;
+	int rounds;
+	int first;		/* of this process's ranks, who stays */
+	int failed;
+};
+
+static int be_rank(struct thread *t)
+{
+	int rank = t->config.rank, i;
+	struct kcr_world *w;
+
+	for (i = 0; i < t->rounds; i++) {
+		RANK_OK(NULL, kcr_world_create(&t->config, &w));
+		if (reduce(w, rank, i) || reduce(w, rank, i + 1))
+			return 1;
+		if (i + 1 == t->rounds && rank == t->first) {
+			/* The others have gone, and are not dead. */
+			ranks_sleep(0.3);
+			RANK_REFUSED(-ESHUTDOWN, w, kcr_barrier(w), " left");
+		}
+		RANK_OK(NULL, kcr_world_destroy(w));
+	}
+	return 0;
+}
+
+static void *be_thread(void *arg)
+{
+	struct thread *t = arg;
+
+	t->failed = be_rank(t);
+	return NULL;
+}
+
+static int run_threads(const char *place, int first, int n, int size, int stays,
+		       int rounds)
+{
+	struct thread t[MOST_RANKS] = { 0 };
+	int i, bad = 0;
+
+	for (i = 0; i < n; i++) {
+		kcr_config_init(&t[i].config);
+		t[i].config.rendezvous = place;
+		t[i].config.rank = first + i;
+		t[i].config.size = size;
+		t[i].config.local_rank = first + i;
+		t[i].config.local_size = size;
+		t[i].rounds = rounds;
+		t[i].first = stays;
+		if (pthread_create(&t[i].id, NULL, be_thread, &t[i]))
+			return -1;
+	}
+	for (i = 0; i < n; i++) {
+		pthread_join(t[i].id, NULL);
+		bad += t[i].failed;
+	}
+	return bad;
+}
+
+TEST_F_TIMEOUT(rendezvous, threads, 120)
+{
+	int descriptors = ranks_descriptors();
+	char place[128];
+
+	ASSERT_EQ(0, ranks_init(&self->r, 4));
+	snprintf(place, sizeof(place), "file:%s", self->r.dir);
+	EXPECT_EQ(0, run_threads(place, 0, 4, 4, 2, ranks_rounds(320)));
+	EXPECT_EQ(0, run_threads(place, 0, 2, 2, 0, ranks_rounds(320)));
+	EXPECT_EQ(descriptors, ranks_descriptors());
+	EXPECT_EQ(0, ranks_files(&self->r));
+}
+
+static int be_two_threads(int rank, void *arg)
+{
+	const struct job *job = arg;
+
+	return run_threads(getenv("KCR_RENDEZVOUS"), 2 * rank, 2, 4, 3,
+			   job->rounds);
+}
+
+TEST_F_TIMEOUT(rendezvous, threads_of_two_processes, 120)
+{
+	self->job.rounds = ranks_rounds(320);
+	EXPECT_EQ(0, ranks_run(2, be_two_threads, &self->job, 100));
+}
+
+TEST_HARNESS_MAIN
