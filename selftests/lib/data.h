@@ -4,7 +4,7 @@
  *
  * A value depends on the seed, the rank and the element's position, so that a
  * shard that lands elsewhere, an operand taken twice and an operand left out all
- * show. The sum of most elements depends on the order of the ranks: every
+ * show. The sum of many elements depends on the order of the ranks: every
  * other element is big, small, -big, small over the ranks, where the
  * small ones vanish or not depending on when they are added.
  */
