@@ -386,9 +386,10 @@ static bool is_fresh_error(struct rendezvous *rv, const char *incarnation)
 	return rv->config->job || st.st_mtim.tv_sec + 1 >= rv->started.tv_sec;
 }
 
-/* Find a live leader. */
+/* Find a live leader, or one that has died of an error that is for us. */
 static int follow(struct rendezvous *rv)
 {
+	uint64_t began_ns = process_now_ns();
 	struct peer *leader = &rv->peers[0];
 	unsigned int rounds = 0;
 	bool held;
@@ -400,7 +401,10 @@ static int follow(struct rendezvous *rv)
 			break;
 		if (fd < 0 && fd != -ENOENT)
 			return dir_fail(rv, fd, "cannot read rank 0's card");
-		if (fd >= 0 && (held || is_fresh_error(rv, leader->card.incarnation)))
+		if (fd >= 0 && held)
+			break;
+		if (fd >= 0 && is_fresh_error(rv, leader->card.incarnation) &&
+		    process_now_ns() - began_ns > NEXT_LAUNCH_MS * 1000000ull)
 			break;
 		if (fd >= 0)
 			close(fd);
