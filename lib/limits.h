@@ -47,8 +47,16 @@
 #define DEFAULT_RENDEZVOUS_MS	120000u
 /* A rank that cannot come waits so long for somebody to tell. In ms. */
 #define REFUSE_MS		5000u
+/*
+ * A leader that is dead and has left an error was an earlier launch's, if one
+ * that lives comes so much later; else the error is for us. In ms.
+ */
+#define NEXT_LAUNCH_MS		2000u
 /* Later than this is a mistake in the unit. */
 #define MAX_TIMEOUT_MS		(7ull * 24 * 3600 * 1000)
+
+/* A rank that hears of a mismatch waits so long to see it, to name both calls. In ns. */
+#define MISMATCH_NS		1000000000ull
 
 /* Over shared memory a sleeping rank looks for dead peers this often. In ns. */
 #define SHM_SLICE_NS		100000000ull

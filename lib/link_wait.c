@@ -22,6 +22,7 @@
 #include <errno.h>
 #include <sched.h>
 #include <string.h>
+#include <time.h>
 #include "limits.h"
 #include "link.h"
 
@@ -191,6 +192,23 @@ static int look_for_mismatch(struct op *op)
 	return 0;
 }
 
+/*
+ * Whoever saw first that the ranks differ has said so. What the other called is
+ * on its way to this rank as well: it is sent to all before anything is
+ * waited for.
+ */
+static bool mismatch_shows(struct op *op)
+{
+	const struct timespec pause = { .tv_nsec = MISMATCH_NS / 1000 };
+
+	for (int i = 0; i < 1000; i++) {
+		if (look_for_mismatch(op))
+			return true;
+		nanosleep(&pause, NULL);
+	}
+	return false;
+}
+
 /* The world has failed: say why. */
 static int cause_error(struct op *op, uint64_t cause)
 {
@@ -205,8 +223,7 @@ static int cause_error(struct op *op, uint64_t cause)
 		return kcr_fail(w, -ECONNRESET, "%s #%llu: rank %d died", kind,
 				number, rank);
 	case EPROTO:
-		/* Whoever saw it first has said so; name both, if it shows here. */
-		if (look_for_mismatch(op))
+		if (mismatch_shows(op))
 			return -EPROTO;
 		return kcr_fail(w, -EPROTO,
 				"%s #%llu: ranks differ, as rank %d found out",
