@@ -207,6 +207,34 @@ TEST_F_TIMEOUT(rendezvous, stale_files, 240)
 	}
 }
 
+/*
+ * A launch that has failed is started again, at once and in the same place,
+ * without a name: its error is not the next one's, even if rank 0 is slow.
+ */
+TEST_F_TIMEOUT(rendezvous, launched_again_after_an_error, 60)
+{
+	int round, rank;
+
+	self->job.no_job = 1;
+	for (round = 0; round < 4; round++) {
+		self->job.odd_rank = 2;
+		self->job.name = "KCR_LANE_DEPTH";
+		self->job.value = "7";
+		ASSERT_EQ(0, start_those(&self->r, 4, &self->job, try_to_come));
+		SEE_ALL(-EINVAL, 10, "ranks disagree on lane_depth");
+		self->job.name = NULL;
+		self->job.odd_rank = 0;
+		self->job.delay = round * 0.2;
+		for (rank = 3; rank >= 0; rank--)
+			ASSERT_EQ(0, ranks_start_one(&self->r, rank, come_together,
+						     &self->job));
+		EXPECT_EQ(0, ranks_wait(&self->r, 30));
+		EXPECT_EQ(0, ranks_report(&self->r));
+		self->job.delay = 0;
+		again(self);
+	}
+}
+
 /* Files with any content and name, as an enemy or a broken disk leaves them. */
 TEST_F_TIMEOUT(rendezvous, rubbish, 60)
 {
