@@ -15,6 +15,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -86,31 +87,54 @@ void alive_disown(int fd)
 	free(entry);
 }
 
-/**
- * alive_read_ours() - read a file that this very process owns
- * @path: where it is
- * @text: filled with the file's beginning and a 0
- * @size: of @text
- *
- * It must not be opened a second time. Returns 0, or -ENOENT if it is not ours.
- */
-int alive_read_ours(const char *path, char *text, size_t size)
+/* Read a file that this very process owns. Returns false if it is not ours. */
+static bool read_ours(const struct stat *st, char *text, size_t size)
 {
 	struct owned *entry;
-	struct stat st;
 	ssize_t n = -1;
 
-	if (stat(path, &st))
-		return -ENOENT;
 	pthread_mutex_lock(&lock);
-	entry = *find(&st);
+	entry = *find(st);
 	if (entry && entry->pid == getpid())
 		n = pread(entry->fd, text, size - 1, 0);
 	pthread_mutex_unlock(&lock);
 	if (n < 0)
-		return -ENOENT;
+		return false;
 	text[n] = 0;
-	return 0;
+	return true;
+}
+
+/**
+ * alive_open() - open a file to see whether its owner lives
+ * @path: where it is
+ * @text: if this very process owns it: filled with the file's beginning and a 0
+ * @size: of @text
+ *
+ * What is at @path may change at any time, so the file is first taken by
+ * an O_PATH descriptor, whose closing drops no lock, and opened if it is not ours.
+ *
+ * Returns a descriptor, ALIVE_OURS, or a negative errno.
+ */
+int alive_open(const char *path, char *text, size_t size)
+{
+	int handle = open(path, O_PATH | O_NOFOLLOW | O_CLOEXEC), fd;
+	char again[32];
+	struct stat st;
+
+	if (handle < 0)
+		return -errno;
+	snprintf(again, sizeof(again), "/proc/self/fd/%d", handle);
+	if (fstat(handle, &st)) {
+		fd = -errno;
+	} else if (read_ours(&st, text, size)) {
+		fd = ALIVE_OURS;
+	} else {
+		fd = open(again, O_RDWR | O_CLOEXEC);
+		if (fd < 0)
+			fd = -errno;
+	}
+	close(handle);
+	return fd;
 }
 
 /* Does another process hold the file? */

@@ -48,8 +48,8 @@
 /* A rank that cannot come waits so long for somebody to tell. In ms. */
 #define REFUSE_MS		5000u
 /*
- * A leader that is dead and has left an error was an earlier launch's, if one
- * that lives comes so much later; else the error is for us. In ms.
+ * A dead leader's error is for us if none that lives comes in this time, where
+ * launches have no names. In ms.
  */
 #define NEXT_LAUNCH_MS		2000u
 /* Later than this is a mistake in the unit. */

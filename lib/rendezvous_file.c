@@ -36,7 +36,6 @@
 
 #define PATH_BYTES	512
 #define NOT_OPEN	-1
-#define OURS		-1000	/* a card of this process: alive as long as we are */
 
 struct peer {
 	struct card card;
@@ -207,22 +206,18 @@ static int publish_card(struct rendezvous *rv, const char *path)
 }
 
 /*
- * Look at a card's file. Returns a descriptor, OURS, or a negative errno;
+ * Look at a card's file. Returns a descriptor, ALIVE_OURS, or a negative errno;
  * *@held tells whether its owner lives.
  */
 static int look_at_card(const char *path, struct card *card, bool *held)
 {
-	int fd = OURS, err;
+	int fd = alive_open(path, card->text, sizeof(card->text)), err = 0;
 
-	*held = true;
-	err = alive_read_ours(path, card->text, sizeof(card->text));
-	if (err) {
-		fd = open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
-		if (fd < 0)
-			return -errno;
-		*held = alive_is_held(fd);
+	if (fd < 0 && fd != ALIVE_OURS)
+		return fd;
+	*held = fd == ALIVE_OURS || alive_is_held(fd);
+	if (fd != ALIVE_OURS)
 		err = read_all(fd, card->text, sizeof(card->text));
-	}
 	if (!err)
 		err = card_parse(card);
 	if (!err)
@@ -344,7 +339,7 @@ static int contest_lead(struct rendezvous *rv)
 		close(fd);
 	if (fd == -ENOENT) {
 		goto out;
-	} else if (fd < 0 && fd != OURS) {
+	} else if (fd < 0 && fd != ALIVE_OURS) {
 		err = dir_fail(rv, fd, "cannot read a card");
 	} else if (held) {
 		strcpy(rv->incarnation, other.incarnation);
@@ -374,8 +369,13 @@ static int lead(struct rendezvous *rv)
 	}
 }
 
-/* An error that a leader left just before it went is for us, too. */
-static bool is_fresh_error(struct rendezvous *rv, const char *incarnation)
+/*
+ * An error that a leader left before it went is for us, too, if it led this launch.
+ * Without a name for the launch the time must tell: its error is new, and no
+ * other leader comes, as it would if ours were an attempt to do better.
+ */
+static bool is_our_error(struct rendezvous *rv, const char *incarnation,
+			 uint64_t waited_ns)
 {
 	char path[PATH_BYTES];
 	struct stat st;
@@ -383,7 +383,9 @@ static bool is_fresh_error(struct rendezvous *rv, const char *incarnation)
 	snprintf(path, sizeof(path), "%s/%s.error", rv->dir, incarnation);
 	if (stat(path, &st))
 		return false;
-	return rv->config->job || st.st_mtim.tv_sec + 1 >= rv->started.tv_sec;
+	return rv->config->job ||
+	       (st.st_mtim.tv_sec + 1 >= rv->started.tv_sec &&
+		waited_ns > NEXT_LAUNCH_MS * 1000000ull);
 }
 
 /* Find a live leader, or one that has died of an error that is for us. */
@@ -397,14 +399,13 @@ static int follow(struct rendezvous *rv)
 
 	for (;;) {
 		fd = look_at_card(rv->leader, &leader->card, &held);
-		if (fd == OURS)
+		if (fd == ALIVE_OURS)
 			break;
 		if (fd < 0 && fd != -ENOENT)
 			return dir_fail(rv, fd, "cannot read rank 0's card");
-		if (fd >= 0 && held)
-			break;
-		if (fd >= 0 && is_fresh_error(rv, leader->card.incarnation) &&
-		    process_now_ns() - began_ns > NEXT_LAUNCH_MS * 1000000ull)
+		if (fd >= 0 &&
+		    (held || is_our_error(rv, leader->card.incarnation,
+					  process_now_ns() - began_ns)))
 			break;
 		if (fd >= 0)
 			close(fd);
@@ -431,7 +432,7 @@ static int take_place(struct rendezvous *rv)
 	if (err != -EEXIST)
 		return err;
 	fd = look_at_card(path, &other, &held);
-	if (fd < 0 && fd != OURS)
+	if (fd < 0 && fd != ALIVE_OURS)
 		return dir_fail(rv, fd, "cannot read a card");
 	if (fd >= 0)
 		close(fd);
@@ -547,7 +548,7 @@ static int get_card(struct rendezvous *rv, int rank)
 	fd = look_at_card(path, &peer->card, &held);
 	if (fd == -ENOENT)
 		return fd;
-	if (fd < 0 && fd != OURS)
+	if (fd < 0 && fd != ALIVE_OURS)
 		return dir_fail(rv, fd, "cannot read a card");
 	peer->fd = fd;
 	peer->known = true;
