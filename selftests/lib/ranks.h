@@ -84,8 +84,10 @@ struct ranks {
 
 /* A call that must give @want and say @text. */
 #define RANK_REFUSED(want, w, call, text) do {				\
-	RANK_GIVES(want, w, call);					\
-	RANK_SAYS(w, text);						\
+	const struct kcr_world *rank_world = (w);			\
+									\
+	RANK_GIVES(want, rank_world, call);				\
+	RANK_SAYS(rank_world, text);					\
 } while (0)
 
 static inline double ranks_now(void)

@@ -328,7 +328,7 @@ static float big_value(int rank, size_t i)
 
 	h ^= h >> 15;
 	h *= 0x2c1b3c6du;
-	return (float)(int32_t)h * (i & 1 ? 1.0f : 0x1p-20f);
+	return (float)(int32_t)h * (i & 1 ? 1.0f : 1.0f / (1 << 20));
 }
 
 static int reduce_big(int rank, void *arg)
