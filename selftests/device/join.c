@@ -706,16 +706,20 @@ static void *join_in_thread(void *arg)
 /* The thread that joined is gone, its process is not. */
 TEST_F(join, joined_by_a_thread_that_ended)
 {
+	struct kcr_status *status;
 	pthread_t thread;
 	void *fd;
 
 	ASSERT_EQ(0, pthread_create(&thread, NULL, join_in_thread, &self->world));
 	ASSERT_EQ(0, pthread_join(thread, &fd));
 	ASSERT_LE(0, (long)fd);
+	status = dev_status((long)fd);
+	ASSERT_NE(MAP_FAILED, status);
 	dev_sleep(1.2);
 	EXPECT_ALIVE();
 	EXPECT_EQ(0, dev_kick((long)fd, 0, 1));
-	EXPECT_EQ(-ETIMEDOUT, dev_wait((long)fd, 0, 50 * DEV_MS, 0));
+	EXPECT_EQ(-ETIMEDOUT, dev_wait((long)fd, dev_events(status), 50 * DEV_MS, 0));
+	munmap(status, sizeof(*status));
 	ASSERT_EQ(0, dev_leave((long)fd));
 	close((long)fd);
 }
@@ -766,6 +770,108 @@ TEST_F(join, shared_memory)
 		    CLONE_VM | CLONE_VFORK | SIGCHLD, &in);
 	ASSERT_LT(0, pid);
 	EXPECT_EQ(0, dev_child_status(pid, 20));
+	EXPECT_ALIVE();
+	EXPECT_EQ(0, dev_kick(in.fd, 0, 1));
+	close(in.fd);
+	EXPECT_DEATH(1);
+}
+
+static int clone_sleeps(void *arg)
+{
+	int *stage = arg;
+
+	prctl(PR_SET_PDEATHSIG, 0);
+	dev_reach(stage, 1);
+	dev_reached(stage, 2);
+	return 0;
+}
+
+static void shares_its_table(void *arg)
+{
+	struct parent_and_child *pc = arg;
+
+	CHILD_TRUE(dev_member(&pc->world, 1) >= 0);
+	CHILD_TRUE(clone(clone_sleeps, clone_stack + sizeof(clone_stack),
+			 CLONE_FILES | SIGCHLD, pc->stage) > 0);
+	for (;;)
+		pause();
+}
+
+/* The process is dead, although nothing in its table was closed. */
+TEST_F(join, killed_with_a_shared_table)
+{
+	struct parent_and_child pc = { self->world, self->stage };
+	pid_t pid = dev_child(shares_its_table, &pc);
+
+	ASSERT_TRUE(dev_reached(self->stage, 1));
+	EXPECT_ALIVE();
+	EXPECT_TRUE(dev_child_kill(pid));
+	EXPECT_DEATH(1);
+	dev_reach(self->stage, 2);
+}
+
+static void *outlives_main(void *arg)
+{
+	struct parent_and_child *pc = arg;
+	int fd = dev_member(&pc->world, 1);
+	struct kcr_status *status = dev_status(fd);
+
+	CHILD_TRUE(status != MAP_FAILED);
+	dev_reach(pc->stage, 1);
+	CHILD_TRUE(dev_reached(pc->stage, 2));
+	CHILD_GIVES(0, dev_kick(fd, 0, 1));
+	CHILD_GIVES(-ETIMEDOUT, dev_wait(fd, dev_events(status), 10 * DEV_MS, 0));
+	dev_reach(pc->stage, 3);
+	CHILD_TRUE(dev_reached(pc->stage, 4));
+	_exit(0);
+}
+
+static void main_thread_ends(void *arg)
+{
+	pthread_t thread;
+
+	CHILD_GIVES(0, pthread_create(&thread, NULL, outlives_main, arg));
+	pthread_exit(NULL);
+}
+
+TEST_F(join, main_thread_ends)
+{
+	struct parent_and_child pc = { self->world, self->stage };
+	pid_t pid = dev_child(main_thread_ends, &pc);
+
+	ASSERT_TRUE(dev_reached(self->stage, 1));
+	dev_sleep(1.2);
+	EXPECT_ALIVE();
+	dev_reach(self->stage, 2);
+	EXPECT_TRUE(dev_reached(self->stage, 3));
+	EXPECT_ALIVE();
+	dev_reach(self->stage, 4);
+	EXPECT_EQ(0, dev_child_status(pid, 20));
+	EXPECT_DEATH(1);
+}
+
+static void *unshare_and_close(void *arg)
+{
+	struct inherited *in = arg;
+
+	if (unshare(CLONE_FILES))
+		return (void *)1;
+	return (void *)(long)close(in->fd);
+}
+
+/* A table that a thread makes for itself is not the one that joined. */
+TEST_F(join, unshared_table)
+{
+	struct inherited in = { dev_member(&self->world, 1), self->world };
+	pthread_t thread;
+	void *bad;
+
+	ASSERT_LE(0, in.fd);
+	EXPECT_EQ(0, unshare(CLONE_FILES));
+	EXPECT_ALIVE();
+	ASSERT_EQ(0, pthread_create(&thread, NULL, unshare_and_close, &in));
+	ASSERT_EQ(0, pthread_join(thread, &bad));
+	EXPECT_EQ(NULL, bad);
 	EXPECT_ALIVE();
 	EXPECT_EQ(0, dev_kick(in.fd, 0, 1));
 	close(in.fd);
@@ -999,6 +1105,50 @@ TEST_F(join, users)
 	EXPECT_EQ(1, query.members);
 	dev_reach(stage, 2);
 	EXPECT_EQ(0, dev_child_status(pid, 20));
+}
+
+/* In namespaces of its own: numbers are as the caller has them. */
+static void in_pid_namespace(void *arg)
+{
+	struct inherited *in = arg;
+	struct kcr_info info;
+	int fd = dev_member(&in->world, 1);
+
+	CHILD_TRUE(fd >= 0);
+	CHILD_GIVES(1, getpid());
+	CHILD_GIVES(0, dev_info(&in->world, 1, &info));
+	CHILD_GIVES(1, info.pid);
+	CHILD_GIVES(0, dev_info(&in->world, 0, &info));
+	CHILD_GIVES(0, info.pid);
+	CHILD_GIVES(0, unshare(CLONE_NEWUSER));
+	CHILD_GIVES(0, dev_info(&in->world, 1, &info));
+	CHILD_GIVES(DEV_NOBODY, info.uid);
+	CHILD_GIVES(0, dev_leave(fd));
+}
+
+static void makes_namespaces(void *arg)
+{
+	struct inherited *in = arg;
+	pid_t pid;
+
+	CHILD_GIVES(0, unshare(CLONE_NEWPID));
+	pid = fork();
+	CHILD_TRUE(pid >= 0);
+	if (!pid) {
+		in_pid_namespace(in);
+		_exit(0);
+	}
+	CHILD_GIVES(0, dev_child_status(pid, 20));
+}
+
+TEST_F(join, namespaces)
+{
+	struct inherited in = { self->fd, self->world };
+
+	if (geteuid() || access("/proc/self/ns/user", R_OK))
+		SKIP(return, "needs root and namespaces");
+	EXPECT_EQ(0, dev_child_status(dev_child(makes_namespaces, &in), 20));
+	EXPECT_EQ(KCR_MEMBER_LEFT, dev_state(self->status, 1));
 }
 
 static void cannot_open(void *arg)
@@ -1374,6 +1524,7 @@ static void over_cgroup_limit(void *arg)
 	for (i = 0; i < 3; i++) {
 		CHILD_GIVES(-ENOMEM, dev_window(fd, 0, NULL, 0, 64 << 20));
 		CHILD_GIVES(-ENOMEM, dev_window(fd, 0, &lane, 1, 0));
+		CHILD_GIVES(-ENOMEM, dev_window(fd, 0, NULL, 0, (1ULL << 32) - 4096));
 		CHILD_GIVES(0, dev_query(fd, &query));
 		CHILD_GIVES(pages, query.pages);
 	}

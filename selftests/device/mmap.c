@@ -427,6 +427,110 @@ TEST_F(mmap, advice)
 	munmap(r, self->slots);
 }
 
+/* Flags of mmap() that change nothing about what may be done. */
+TEST_F(mmap, flags)
+{
+	static const int flags[] = {
+		MAP_POPULATE, MAP_LOCKED, MAP_NORESERVE, MAP_NONBLOCK | MAP_POPULATE,
+		MAP_STACK, MAP_32BIT,
+	};
+	int i;
+
+	for (i = 0; i < sizeof(flags) / sizeof(flags[0]); i++) {
+		EXPECT_EQ(0, dev_map_error(self->fd[0], RW, MAP_SHARED | flags[i], SLOTS,
+					   self->slots)) {
+			TH_LOG("flags %#x", flags[i]);
+		}
+		EXPECT_EQ(-EACCES, dev_map_error(self->fd[1], RW, MAP_SHARED | flags[i], SLOTS,
+						 self->slots));
+		EXPECT_EQ(-EINVAL, dev_map_error(self->fd[0], PROT_READ, MAP_PRIVATE | flags[i],
+						 SLOTS, self->slots));
+	}
+	EXPECT_EQ(0, dev_map_error(self->fd[0], RW, MAP_SHARED_VALIDATE, SLOTS, self->slots));
+	EXPECT_NE(0, dev_map_error(self->fd[0], RW, MAP_SHARED_VALIDATE | MAP_SYNC, SLOTS,
+				   self->slots));
+}
+
+/* A mapping that is said to be a stack has no memory below it either. */
+TEST_F(mmap, grows_down)
+{
+	char *hole, *p;
+	int sig;
+
+	hole = mmap(NULL, 4 << 20, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	ASSERT_NE(MAP_FAILED, hole);
+	munmap(hole, 4 << 20);
+	p = mmap(hole + (2 << 20), BOARD, RW, MAP_SHARED | MAP_FIXED | MAP_GROWSDOWN,
+		 self->fd[0], (off_t)BOARD_0);
+	if (p == MAP_FAILED)
+		return;
+	/* Only in a child could it be touched for nothing: so pipe into it. */
+	p[0] = 1;
+	sig = open("/dev/zero", O_RDONLY | O_CLOEXEC);
+	ASSERT_LE(0, sig);
+	EXPECT_EQ(-1, read(sig, p - 16, 16));
+	EXPECT_EQ(EFAULT, errno);
+	EXPECT_EQ(-1, read(sig, p - 4096, 4096));
+	close(sig);
+	EXPECT_EQ(1, p[0]);
+	munmap(p - (1 << 20), (1 << 20) + BOARD);
+}
+
+/* Debuggers write where the process may not: not into these. */
+TEST_F(mmap, proc_mem)
+{
+	int mem = open("/proc/self/mem", O_RDWR | O_CLOEXEC);
+	char *w, *r, byte = 7;
+	struct iovec local, remote;
+
+	if (mem < 0)
+		SKIP(return, "/proc/self/mem: %s", strerror(errno));
+	w = mmap(NULL, self->slots, RW, MAP_SHARED, self->fd[0], (off_t)SLOTS);
+	r = mmap(NULL, self->slots, PROT_READ, MAP_SHARED, self->fd[1], (off_t)SLOTS);
+	ASSERT_NE(MAP_FAILED, w);
+	ASSERT_NE(MAP_FAILED, r);
+	EXPECT_EQ(-1, pwrite(mem, &byte, 1, (off_t)(unsigned long)r));
+	EXPECT_EQ(0, r[0]);
+	local = (struct iovec){ &byte, 1 };
+	remote = (struct iovec){ r, 1 };
+	EXPECT_EQ(-1, process_vm_writev(getpid(), &local, 1, &remote, 1, 0));
+	EXPECT_EQ(0, r[0]);
+	w[0] = 9;
+	EXPECT_EQ(1, pread(mem, &byte, 1, (off_t)(unsigned long)r));
+	EXPECT_EQ(9, byte);
+	munmap(w, self->slots);
+	munmap(r, self->slots);
+	close(mem);
+}
+
+/* An old call moves a mapping to another offset: to nothing that is forbidden. */
+TEST_F(mmap, remap_file_pages)
+{
+	static const struct {
+		__u64 offset;
+		size_t bytes;
+	} others[] = {
+		{ KCR_MMAP_OFFSET(WINDOW, KCR_MAP_BOARD, 1), BOARD },
+		{ KCR_MMAP_OFFSET(WINDOW, KCR_MAP_SLOTS, 1), 4096 },
+		{ BOARD_0 + 4096, 4096 },
+		{ BOARD_0, 4096 },
+		{ ACK, 4096 },
+		{ 0, 4096 },
+	};
+	char *p;
+	int i;
+
+	for (i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+		p = mmap(NULL, BOARD, RW, MAP_SHARED, self->fd[0], (off_t)BOARD_0);
+		ASSERT_NE(MAP_FAILED, p);
+		EXPECT_NE(0, syscall(SYS_remap_file_pages, p, others[i].bytes, 0,
+				     others[i].offset >> 12, 0)) {
+			TH_LOG("to offset %#llx", others[i].offset);
+		}
+		munmap(p, BOARD);
+	}
+}
+
 struct heir {
 	char *memory;
 	size_t bytes;

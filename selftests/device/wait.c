@@ -222,6 +222,36 @@ TEST_F(wait, not_for_me)
 	EXPECT_EQ(-ENOENT, dev_cancel(p->fd[0], 5));
 }
 
+/* Those who are not there any more, or not yet, are passed over. */
+TEST_F(wait, kick_of_nobody)
+{
+	struct dev_world w = dev_world(4);
+	struct kcr_status *status[3];
+	int fd[3], i;
+	__u64 events;
+
+	for (i = 0; i < 3; i++) {
+		fd[i] = dev_member(&w, i);
+		ASSERT_LE(0, fd[i]);
+		status[i] = dev_status(fd[i]);
+		ASSERT_NE(MAP_FAILED, status[i]);
+	}
+	ASSERT_EQ(0, dev_leave(fd[1]));
+	ASSERT_EQ(0, close(fd[2]));
+	events = dev_events(status[0]);
+	for (i = 1; i < 3; i++)
+		EXPECT_NE(KCR_MEMBER_JOINED, dev_state(status[0], i));
+	EXPECT_EQ(0, dev_kick(fd[0], 0, 0xf));
+	EXPECT_EQ(0, dev_kick(fd[0], 1, 7));
+	EXPECT_EQ(0, dev_kick(fd[0], 3, 1));
+	EXPECT_EQ(events + 1, dev_events(status[0]));
+	EXPECT_EQ(-ETIMEDOUT, wait_by(variant->form, fd[0], events + 1, 10 * DEV_MS));
+	for (i = 0; i < 3; i++)
+		munmap(status[i], sizeof(*status[i]));
+	close(fd[0]);
+	close(fd[1]);
+}
+
 TEST_F(wait, peer_joins)
 {
 	struct dev_world w = dev_world(2);
@@ -934,25 +964,22 @@ TEST_F(parked, deadlines_in_order)
 	}
 }
 
-/* A ring of its own process that goes while a command is parked. */
+/*
+ * A ring of its own process that goes while a command is parked: not even where
+ * the kernel cannot cancel the command has it to wait for the deadline.
+ */
 TEST_F(parked, ring_closed)
 {
 	struct pair *p = &self->p;
-	struct kcr_query query;
 	struct io_uring ring;
-	bool cancels;
 	int err;
 
-	ASSERT_EQ(0, dev_query(p->fd[0], &query));
-	cancels = query.features & KCR_FEATURE_URING_CANCEL;
 	ASSERT_EQ(0, dev_ring(&ring, DEV_URING));
-	/* Where the kernel does not cancel, it is the deadline that ends it. */
-	ASSERT_NE(NULL, dev_entry_wait(&ring, p->fd[0], dev_events(p->status[0]),
-				       cancels ? LONG : 3 * DEV_SECOND, 0, 1));
+	ASSERT_NE(NULL, dev_entry_wait(&ring, p->fd[0], dev_events(p->status[0]), LONG, 0, 1));
 	ASSERT_EQ(1, io_uring_submit(&ring));
 	EXPECT_EQ(1, dev_parked(&p->world, 0));
 	io_uring_queue_exit(&ring);
-	EXPECT_TRUE(DEV_SOON(3 + SOON, dev_parked(&p->world, 0) == 0));
+	EXPECT_TRUE(SOON_PARKED(p, 0, 0));
 	EXPECT_EQ(KCR_MEMBER_JOINED, dev_state(p->status[1], 0));
 	/* What io_uring still has to do in this thread may interrupt a system call. */
 	do {
