@@ -8,10 +8,12 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <liburing.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <linux/kcollring.h>
 #include "kcr.h"
@@ -25,6 +27,23 @@ struct submit {
 	bool has_ring;
 	int device;
 };
+
+/* -EACCES, and who may: the device's group. */
+static int no_permission(void)
+{
+	char buffer[1024], name[32] = "?";
+	struct group group, *found = NULL;
+	struct stat st = { 0 };
+
+	if (!stat(KCR_DEVICE, &st)) {
+		snprintf(name, sizeof(name), "%u", st.st_gid);
+		getgrgid_r(st.st_gid, &group, buffer, sizeof(buffer), &found);
+	}
+	return kcr_fail(NULL, -EACCES,
+			"no permission for %s: this user is not in its group, %s (mode %o)",
+			KCR_DEVICE, found ? found->gr_name : name,
+			st.st_mode & 07777);
+}
 
 /**
  * submit_open_device() - open the module's device
@@ -41,9 +60,7 @@ int submit_open_device(void)
 				"%s is not there: load the module (insmod kcollring.ko), or use KCR_LINK=shm",
 				KCR_DEVICE);
 	if (fd < 0 && (errno == EACCES || errno == EPERM))
-		return kcr_fail(NULL, -EACCES,
-				"no permission for %s: join its group (ls -l %s shows it, usually kcollring)",
-				KCR_DEVICE, KCR_DEVICE);
+		return no_permission();
 	if (fd < 0)
 		return kcr_fail(NULL, -errno, "cannot open %s: %s", KCR_DEVICE,
 				strerror(errno));
