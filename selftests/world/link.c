@@ -208,6 +208,8 @@ static int come_as_nobody(int rank, void *arg)
 
 	RANK_TRUE(!stat(RANKS_DEVICE, &st));
 	RANK_TRUE((st.st_mode & 07777) == 0660);
+	RANK_TRUE(getgrgid(st.st_gid));
+	job->says[2] = getgrgid(st.st_gid)->gr_name;
 	if (job->link && !strcmp(job->link, "module"))
 		RANK_TRUE(!setgroups(1, &st.st_gid));
 	else
