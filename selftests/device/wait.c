@@ -388,7 +388,7 @@ struct actor {
 };
 
 /* For the io_uring forms by this thread, for the ioctl by another. */
-static void actor_park(struct actor *a)
+static void actor_wait(struct actor *a)
 {
 	struct io_uring_sqe *sqe;
 	__u64 seen = dev_events(a->status);
@@ -403,6 +403,11 @@ static void actor_park(struct actor *a)
 			sqe->flags |= IOSQE_ASYNC;
 		CHILD_GIVES(1, io_uring_submit(&a->ring));
 	}
+}
+
+static void actor_park(struct actor *a)
+{
+	actor_wait(a);
 	CHILD_TRUE(DEV_SOON(SOON, dev_parked(&a->world, 1) == 1));
 }
 
@@ -620,7 +625,7 @@ static void act_failed_execs(struct actor *a)
 	/* All is as before. */
 	CHILD_GIVES(-ETIMEDOUT, wait_by(a->form, a->fd, dev_events(a->status), 20 * DEV_MS));
 	a->timeout_ns = 100 * DEV_MS;
-	actor_park(a);
+	actor_wait(a);
 	CHILD_GIVES(-ETIMEDOUT, actor_result(a, SOON));
 	a->timeout_ns = LONG;
 	actor_park(a);
@@ -1173,11 +1178,12 @@ static void park_one_of_each(void *arg)
 
 TEST_F(parked, one_of_each_and_exit)
 {
-	struct dev_world w = dev_world(2);
 	struct dev_counters base = dev_counters();
+	struct dev_world w;
 	int i;
 
 	for (i = 0; i < 3; i++) {
+		w = dev_world(2);
 		ASSERT_EQ(0, dev_child_status(dev_child(park_one_of_each, &w), 10));
 		EXPECT_TRUE(DEV_SOON(SOON, dev_counters_equal(&base)));
 	}
