@@ -351,6 +351,26 @@ static void clear_claim(const struct wait *wait)
 	__atomic_store_n(&claim->number, 0, __ATOMIC_RELEASE);
 }
 
+/*
+ * The world may have failed in a later operation than this, whose data have all
+ * come then: it ends well, and the next finds the cause. The order of the
+ * two looks matters.
+ */
+static int check_cause(struct wait *wait)
+{
+	uint64_t cause = __atomic_load_n(&wait->op->link->status->cause,
+					 __ATOMIC_ACQUIRE);
+	int err;
+
+	if (!cause || is_over(wait))
+		return 0;
+	err = cause_error(wait->op, cause);
+	/* Another's time was up first; this rank knows as well for whom they wait. */
+	if (err == -ETIMEDOUT && has_waited_long(wait))
+		err = time_is_up(wait);
+	return err;
+}
+
 /* Sleep once, unless there is something to do; see the top of the file. */
 static int sleep_once(struct wait *wait, uint64_t ns)
 {
@@ -362,10 +382,7 @@ static int sleep_once(struct wait *wait, uint64_t ns)
 	seen = __atomic_load_n(&link->status->events, __ATOMIC_ACQUIRE);
 	__atomic_store_n(sleeping, 1, __ATOMIC_RELAXED);
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
-	err = link_check(wait->op);
-	/* Another's time was up first; this rank knows as well for whom they wait. */
-	if (err == -ETIMEDOUT && has_waited_long(wait))
-		err = time_is_up(wait);
+	err = check_cause(wait);
 	if (!err && !is_over(wait))
 		err = check_left(wait);
 	if (!err && !is_over(wait))
