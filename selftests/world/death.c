@@ -522,8 +522,8 @@ TEST_F_TIMEOUT(death, stopped_and_continued_again_and_again, 240)
 {
 	int large = ranks_link_is_module() ? 50000 : 200000;
 	struct bits_job jobs[] = {
-		{ &self->scene, .count = 3000, .calls = ranks_rounds(3200) },
-		{ &self->scene, .count = large, .calls = ranks_rounds(64) + 4 },
+		{ &self->scene, .count = 3000, .calls = ranks_rounds(1600) },
+		{ &self->scene, .count = large, .calls = ranks_rounds(32) + 4 },
 	};
 	uint64_t random = 1;
 	int i, stops;

@@ -79,7 +79,7 @@ static int come_and_go(int rank, void *arg)
 
 TEST_F_TIMEOUT(leave, small_direct, 240)
 {
-	self->job.rounds = ranks_rounds(6000);
+	self->job.rounds = ranks_rounds(4000);
 	self->job.count = 100;
 	self->job.delay = 16;
 	setenv("KCR_ALGO", "direct", 1);
@@ -168,7 +168,7 @@ TEST_F_TIMEOUT(leave, later_operations, 120)
 	static const char * const algos[] = { "direct", "owner" };
 	long round;
 
-	for (round = 0; round < ranks_rounds(200); round++) {
+	for (round = 0; round < ranks_rounds(128) + 4; round++) {
 		setenv("KCR_ALGO", algos[round % 2], 1);
 		/* Awake or asleep. */
 		setenv("KCR_SPIN", round % 4 < 2 ? "0" : "1000", 1);

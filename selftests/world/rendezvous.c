@@ -518,7 +518,7 @@ static int come_and_reduce(int rank, void *arg)
 
 TEST_F_TIMEOUT(rendezvous, death_at_any_moment, 240)
 {
-	long round, rounds = ranks_rounds(640) / 4 + 5;
+	long round, rounds = ranks_rounds(640) / 8 + 5;
 	uint64_t random = 1;
 	char says[64];
 	int victim;
