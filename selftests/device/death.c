@@ -120,7 +120,7 @@ static void crew_main(void *arg)
 
 /* @acts gives a rank something to do; all have joined and look when it returns. */
 static void crew_start(struct __test_metadata *_metadata, struct crew *c, int n,
-		       int (**acts)(int rank, int fd))
+		       int (*const *acts)(int rank, int fd))
 {
 	struct crew_member me = { .crew = c };
 
@@ -238,14 +238,14 @@ static int act_leave(int rank, int fd)
 	return dev_leave(fd) ? 1 : (_exit(0), 0);
 }
 
-/* The world's cause, from one who has it all: all ranks in this process. */
+/* A rank says that the world has failed: all see whose word it is. */
 TEST_F(death, fail)
 {
 	static int (*const acts[RANKS])(int rank, int fd) = { [1] = act_fail };
 	struct crew *c = &self->crew;
 	double since;
 
-	crew_start(_metadata, c, RANKS, (int (**)(int, int))acts);
+	crew_start(_metadata, c, RANKS, acts);
 	since = dev_now();
 	dev_reach(&c->shared->go, 2);
 	EXPECT_TRUE(dev_reached(&c->shared->stage, RANKS));
@@ -269,7 +269,7 @@ TEST_F(death, all_fail)
 	int round, i;
 
 	for (round = 0; round < 10; round++) {
-		crew_start(_metadata, c, RANKS, (int (**)(int, int))acts);
+		crew_start(_metadata, c, RANKS, acts);
 		dev_reach(&c->shared->go, 2);
 		EXPECT_TRUE(dev_reached(&c->shared->stage, RANKS));
 		EXPECT_EQ(100 + KCR_CAUSE_RANK(c->shared->seen[0].cause),
@@ -290,7 +290,7 @@ TEST_F(death, leaving_is_not)
 	struct crew *c = &self->crew;
 	int i;
 
-	crew_start(_metadata, c, RANKS, (int (**)(int, int))acts);
+	crew_start(_metadata, c, RANKS, acts);
 	dev_reach(&c->shared->go, 2);
 	for (i = 1; i <= 2; i++) {
 		EXPECT_EQ(0, dev_child_status(c->pid[i], 20));
