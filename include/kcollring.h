@@ -21,14 +21,13 @@ extern "C" {
 
 #define KCR_VERSION "0.1.0"
 
-/* Most ranks in a world over the node-local links. */
-#define KCR_RANKS_MAX 64
+/* Most ranks in a world. */
+#define KCR_RANKS_MAX 256
 
 /**
  * enum kcr_dtype - the type of an element
  *
- * kcr_allreduce() takes KCR_F32 and KCR_F64 so far and refuses the others
- * with -EOPNOTSUPP.
+ * Signed and unsigned integers, IEEE 754 half, bfloat16, single and double.
  */
 enum kcr_dtype {
 	KCR_I8,
@@ -49,8 +48,8 @@ enum kcr_dtype {
 /**
  * enum kcr_op - how elements are reduced
  *
- * kcr_allreduce() takes KCR_SUM so far and refuses the others with
- * -EOPNOTSUPP.
+ * Integers take all of them. Floats take all but the three on bits, which are
+ * refused with -EOPNOTSUPP.
  */
 enum kcr_op {
 	KCR_SUM,
@@ -81,14 +80,30 @@ enum kcr_link_kind {
  * @KCR_ALGO_AUTO: by the size of the message
  * @KCR_ALGO_DIRECT: everyone sends all to all, each folds everything
  * @KCR_ALGO_OWNER: rank r folds shard r, then the shards are gathered
+ * @KCR_ALGO_CHAIN: partial results travel 0 -> 1 -> ... and results back, in
+ *	segments; each rank talks to two others only
  */
 enum kcr_algo {
 	KCR_ALGO_AUTO,
 	KCR_ALGO_DIRECT,
 	KCR_ALGO_OWNER,
+	KCR_ALGO_CHAIN,
+};
+
+/**
+ * enum kcr_contract - what decides the bits of a reduction
+ * @KCR_FIXED_ORDER: a strict left fold in ascending rank, see kcr_allreduce()
+ * @KCR_ANY_ORDER: the owner of a shard may fold operands as they arrive; the
+ *	ranks still get the same bits as one another, but another run may get others
+ */
+enum kcr_contract {
+	KCR_FIXED_ORDER,
+	KCR_ANY_ORDER,
 };
 
 struct kcr_world;
+struct kcr_request;
+struct kcr_emu;
 
 /**
  * struct kcr_config - how a world is made
@@ -103,7 +118,9 @@ struct kcr_world;
  * @job: names the launch, so that files of an earlier one are not
  *	mistaken for this one's (KCR_JOB); may be NULL
  * @link: what carries the bytes	(KCR_LINK=auto|module|shm)
- * @algo: the algorithm			(KCR_ALGO=auto|direct|owner)
+ * @algo: the algorithm			(KCR_ALGO=auto|direct|owner|chain)
+ * @contract: what decides the bits	(KCR_CONTRACT=fixed-order|any-order)
+ * @seed: any number that the job's ranks share, see kcr_seed() (KCR_SEED)
  * @direct_max: largest message in bytes that AUTO gives to direct (KCR_DIRECT_MAX)
  * @lane_depth: slots in a lane		(KCR_LANE_DEPTH)
  * @lane_bytes: payload bytes of a lane's slot (KCR_LANE_BYTES)
@@ -116,11 +133,19 @@ struct kcr_world;
  * @warn_ms: an operation that waits so long says once for whom, 0 never (KCR_WARN, in seconds)
  * @timeout_ms: an operation that waits so long fails with -ETIMEDOUT (KCR_TIMEOUT, in seconds)
  * @rendezvous_ms: how long to wait for the other ranks to come (KCR_RENDEZVOUS_TIMEOUT, in seconds)
+ * @progress_thread: a thread of the library takes requests further while the caller
+ *	computes (KCR_PROGRESS_THREAD=1)
+ * @copy_in: NULL, or copies @bytes from the user's memory, which the CPU cannot
+ *	read, to host memory; returns 0 or a negative errno, which the operation then
+ *	fails with (-EIO for those by which the library tells the ranks something
+ *	else: -EAGAIN, -EPROTO, -ETIMEDOUT, -ECONNRESET, -ESHUTDOWN)
+ * @copy_out: likewise, to the user's memory
+ * @copy_context: passed to the two
  * @debug: say on stderr what was chosen and why (KCR_DEBUG=1)
  *
- * The fields from @size on, but for @local_rank, @spin, @yield, @warn_ms, @timeout_ms,
- * @rendezvous_ms and @debug, must be the same on every rank, and a difference is an error on
- * every rank. Call kcr_config_init() first, then change what you want.
+ * The fields from @size on, but for @local_rank and those from @spin on, must
+ * be the same on every rank, and a difference is an error on every rank. Call
+ * kcr_config_init() first, then change what you want.
  */
 struct kcr_config {
 	size_t struct_size;
@@ -132,6 +157,8 @@ struct kcr_config {
 	const char *job;
 	enum kcr_link_kind link;
 	enum kcr_algo algo;
+	enum kcr_contract contract;
+	uint64_t seed;
 	size_t direct_max;
 	uint32_t lane_depth;
 	uint32_t lane_bytes;
@@ -142,6 +169,12 @@ struct kcr_config {
 	uint64_t warn_ms;
 	uint64_t timeout_ms;
 	uint64_t rendezvous_ms;
+	int progress_thread;
+	int (*copy_in)(void *context, void *host, const void *user,
+		       size_t bytes);
+	int (*copy_out)(void *context, void *user, const void *host,
+			size_t bytes);
+	void *copy_context;
 	int debug;
 };
 
@@ -191,7 +224,7 @@ int kcr_size(const struct kcr_world *world);
 int kcr_local_rank(const struct kcr_world *world);
 /** kcr_local_size() - ranks of the world on this node */
 int kcr_local_size(const struct kcr_world *world);
-/** kcr_link_name() - what carries the bytes: "self", "module" or "shm" */
+/** kcr_link_name() - what carries the bytes: "self", "module", "shm" or "emulated" */
 const char *kcr_link_name(const struct kcr_world *world);
 
 /**
@@ -227,12 +260,167 @@ int kcr_allreduce(struct kcr_world *world, const void *send, void *recv,
 		  size_t count, enum kcr_dtype dtype, enum kcr_op op);
 
 /**
+ * kcr_reduce_scatter() - reduce over all ranks, to each rank its shard
+ * @world: the world
+ * @send: @recvcount elements for each rank, by rank
+ * @recv: @recvcount elements of result: the shard of this rank. May be
+ *	@send + rank * @recvcount (in place), must not overlap @send otherwise
+ * @recvcount: elements of a shard, the same on every rank
+ * @dtype: their type
+ * @op: how to reduce
+ *
+ * The same bits as kcr_allreduce() of the whole. Errors likewise.
+ */
+int kcr_reduce_scatter(struct kcr_world *world, const void *send, void *recv,
+		       size_t recvcount, enum kcr_dtype dtype, enum kcr_op op);
+
+/**
+ * kcr_allgather() - the elements of every rank, to all of them
+ * @world: the world
+ * @send: @sendcount elements of this rank. May be @recv + rank * @sendcount (in
+ *	place), must not overlap @recv otherwise
+ * @recv: @sendcount elements of each rank, by rank
+ * @sendcount: elements of a rank, the same on every rank
+ * @dtype: their type
+ *
+ * Errors as kcr_allreduce().
+ */
+int kcr_allgather(struct kcr_world *world, const void *send, void *recv,
+		  size_t sendcount, enum kcr_dtype dtype);
+
+/**
+ * kcr_broadcast() - the elements of one rank, to all of them
+ * @world: the world
+ * @buf: @count elements: sent by @root, received by the others
+ * @count: the same on every rank
+ * @dtype: their type
+ * @root: whose elements
+ *
+ * Errors as kcr_allreduce().
+ */
+int kcr_broadcast(struct kcr_world *world, void *buf, size_t count,
+		  enum kcr_dtype dtype, int root);
+
+/**
+ * kcr_send() - send a message to one rank
+ * @world: the world
+ * @buf: @bytes bytes; may be used again when the call returns
+ * @bytes: as many as the peer receives, else -EPROTO on both
+ * @peer: another rank
+ *
+ * Messages between two ranks arrive in the order of the calls. A short message
+ * is sent whether or not the peer receives yet; a long one waits for it.
+ */
+int kcr_send(struct kcr_world *world, const void *buf, size_t bytes, int peer);
+
+/**
+ * kcr_recv() - receive a message from one rank
+ * @world: the world
+ * @buf: room for @bytes bytes
+ * @bytes: as many as the peer sends, else -EPROTO on both
+ * @peer: another rank
+ */
+int kcr_recv(struct kcr_world *world, void *buf, size_t bytes, int peer);
+
+/**
  * kcr_barrier() - returns when every rank has called it
  * @world: the world
  *
  * Errors as kcr_allreduce().
  */
 int kcr_barrier(struct kcr_world *world);
+
+/**
+ * kcr_any() - is a flag set on any rank?
+ * @world: the world
+ * @flag: this rank's
+ * @result: 1 if the flag of at least one rank was not 0, else 0
+ *
+ * Errors as kcr_allreduce().
+ */
+int kcr_any(struct kcr_world *world, int flag, int *result);
+
+/**
+ * DOC: requests
+ *
+ * Each operation has a form that returns at once with a request. Its buffers
+ * belong to the operation, and its @send must not be changed, until kcr_wait() returns or
+ * kcr_test() says that it is done. Every request is waited for exactly once,
+ * which frees it, also when it is done or has failed; kcr_world_destroy() before that makes
+ * it fail with -ESHUTDOWN.
+ *
+ * Several may be on their way. Collectives happen and complete in the order of
+ * issue, which must be the same on every rank, blocking calls included; messages
+ * between two ranks likewise. A collective and a message do not wait for
+ * each other. Requests move inside calls on their world, of whatever kind, or in a thread of the
+ * library if struct kcr_config asks for one.
+ *
+ * Calls on one world from several threads are serialised: a blocking call
+ * holds the world until it returns.
+ */
+int kcr_iallreduce(struct kcr_world *world, const void *send, void *recv,
+		   size_t count, enum kcr_dtype dtype, enum kcr_op op,
+		   struct kcr_request **request);
+int kcr_ireduce_scatter(struct kcr_world *world, const void *send, void *recv,
+			size_t recvcount, enum kcr_dtype dtype, enum kcr_op op,
+			struct kcr_request **request);
+int kcr_iallgather(struct kcr_world *world, const void *send, void *recv,
+		   size_t sendcount, enum kcr_dtype dtype,
+		   struct kcr_request **request);
+int kcr_ibroadcast(struct kcr_world *world, void *buf, size_t count,
+		   enum kcr_dtype dtype, int root,
+		   struct kcr_request **request);
+int kcr_isend(struct kcr_world *world, const void *buf, size_t bytes, int peer,
+	      struct kcr_request **request);
+int kcr_irecv(struct kcr_world *world, void *buf, size_t bytes, int peer,
+	      struct kcr_request **request);
+int kcr_ibarrier(struct kcr_world *world, struct kcr_request **request);
+/* @result is read and written until the request is done. */
+int kcr_iany(struct kcr_world *world, int flag, int *result,
+	     struct kcr_request **request);
+
+/**
+ * kcr_test() - is a request done?
+ * @request: the request; stays the caller's
+ * @done: 1 if it is, 0 if it is still on its way
+ *
+ * Takes it further if it can go. Returns 0, or the operation's error if it is done
+ * and has failed.
+ */
+int kcr_test(struct kcr_request *request, int *done);
+
+/**
+ * kcr_wait() - wait until a request is done, and free it
+ * @request: the request; gone when the call returns
+ *
+ * Returns the operation's result.
+ */
+int kcr_wait(struct kcr_request *request);
+
+/**
+ * kcr_world_split() - make worlds of parts of a world
+ * @world: the world; goes on to exist
+ * @color: ranks of the same colour make a world; negative: this rank makes none
+ * @key: ranks are numbered by it, and by their old rank where it is the same
+ * @part: the new world, to be destroyed like any other; NULL if @color is negative
+ *
+ * Collective over @world. The configuration is the old world's but for rank and
+ * sizes.
+ */
+int kcr_world_split(struct kcr_world *world, int color, int key,
+		    struct kcr_world **part);
+
+/**
+ * kcr_contract() - the rule that decides the bits, for a checkpoint
+ * @world: the world
+ *
+ * Returns a string such as "fixed-order fold=1 size=4": with the same one, the same
+ * inputs give the same bits (unless it says any-order). Valid as long as the world.
+ */
+const char *kcr_contract(const struct kcr_world *world);
+
+/** kcr_seed() - the seed that all ranks agreed on, 0 for NULL */
+uint64_t kcr_seed(const struct kcr_world *world);
 
 /**
  * kcr_abort() - fail the world for every rank
@@ -270,12 +458,104 @@ int kcr_reference_fold(const void *const in[], int ranks, void *out,
 void kcr_shard_range(size_t count, int ranks, int rank, size_t *start,
 		     size_t *len);
 
+/**
+ * kcr_strided_count() - how many of @count items are rank @rank's by stride
+ * @count: items
+ * @ranks: how many share them
+ * @rank: 0 .. @ranks - 1
+ *
+ * Item k goes to rank k mod @ranks: rank @rank takes @rank, @rank + @ranks, and so on.
+ * The counts differ by one where @ranks does not divide @count: a rank that makes one
+ * step of training per item then makes one more than another, whose next
+ * collective is a different one. Drop the rest, or pad.
+ *
+ * The strided shard is mamba-rs's.
+ */
+size_t kcr_strided_count(size_t count, int ranks, int rank);
+
+/**
+ * DOC: the emulator
+ *
+ * All ranks of a world in one process and one thread. The algorithms and
+ * everything above them are the real ones; links are emulated, and messages between
+ * ranks are delivered one at a time in an order that the user permutes. Worlds of an
+ * emulator are used with requests: a blocking call could not be met by the
+ * others, and fails at once. kcr_wait() and kcr_test() run the whole emulator. When no
+ * message is left to deliver and nothing moves, the operation has timed out.
+ *
+ * It descends from the emulated worlds of mamba-rs and nuvec.
+ */
+
+/**
+ * enum kcr_emu_rule - what happens to a message between two ranks
+ * @KCR_EMU_DROP: it is lost
+ * @KCR_EMU_DELAY: it waits until @value other messages have been delivered
+ * @KCR_EMU_FAIL: its delivery fails the sender's world with the errno @value
+ */
+enum kcr_emu_rule {
+	KCR_EMU_DROP,
+	KCR_EMU_DELAY,
+	KCR_EMU_FAIL,
+};
+
+/**
+ * kcr_emu_create() - emulate a world
+ * @ranks: 1 .. KCR_RANKS_MAX
+ * @emu: the emulator, to be destroyed by kcr_emu_destroy()
+ *
+ * Tunables come from the environment as for any world (see struct kcr_config).
+ */
+int kcr_emu_create(int ranks, struct kcr_emu **emu);
+
+/**
+ * kcr_emu_create_config() - emulate a world of @config->size ranks
+ * @config: as for kcr_world_create(), NULL included; ranks, local sizes and rendezvous are
+ *	not used
+ * @emu: the emulator
+ */
+int kcr_emu_create_config(const struct kcr_config *config,
+			  struct kcr_emu **emu);
+void kcr_emu_destroy(struct kcr_emu *emu);
+
+/** kcr_emu_world() - the world of a rank, the emulator's own; NULL if there is none */
+struct kcr_world *kcr_emu_world(struct kcr_emu *emu, int rank);
+
+/** kcr_emu_shuffle() - deliver in an order drawn from @seed from now on */
+int kcr_emu_shuffle(struct kcr_emu *emu, uint64_t seed);
+
+/**
+ * kcr_emu_order() - deliver by sender, in this order, from now on
+ * @emu: the emulator
+ * @order: the ranks, each once: messages of the first go before those of the
+ *	second, and so on
+ * @n: how many: the number of ranks, else -EINVAL
+ */
+int kcr_emu_order(struct kcr_emu *emu, const int *order, int n);
+
+/**
+ * kcr_emu_rule() - a rule for one message
+ * @emu: the emulator
+ * @rule: what happens
+ * @from: sender
+ * @to: receiver
+ * @nth: which of the messages between the two, counted from 1 at creation
+ * @value: see enum kcr_emu_rule
+ */
+int kcr_emu_rule(struct kcr_emu *emu, enum kcr_emu_rule rule, int from, int to,
+		 uint64_t nth, int value);
+
 /** kcr_dtype_size() - bytes of an element, 0 if there is no such type */
 size_t kcr_dtype_size(enum kcr_dtype dtype);
 /** kcr_dtype_name() - "f32" and so on, NULL if there is no such type */
 const char *kcr_dtype_name(enum kcr_dtype dtype);
 /** kcr_op_name() - "sum" and so on, NULL if there is no such operation */
 const char *kcr_op_name(enum kcr_op op);
+/**
+ * kcr_fold_form() - which form of the fold runs here
+ *
+ * Returns "scalar", "avx2", "avx512" or "neon". KCR_FOLD forces one.
+ */
+const char *kcr_fold_form(void);
 /** kcr_version() - the library's version, KCR_VERSION as it was built */
 const char *kcr_version(void);
 

@@ -12,9 +12,19 @@ LIB_CFLAGS	:= -std=gnu11 -fPIC -fvisibility=hidden -pthread -D_GNU_SOURCE \
 		   -Iinclude -Iuapi -Wall -Wextra -Wmissing-prototypes \
 		   -Wstrict-prototypes -Wshadow -Wvla -Werror
 # The fold's bits must not depend on what the compiler may contract or reorder.
-LIB_FOLD_CFLAGS	:= -O3 -ffp-contract=off -fno-fast-math -frounding-math
+# Traps are masked and flags given back, so exceptions may be raised freely.
+# Unroll-and-jam merges two operands' loops and then fails to vectorise them.
+LIB_FOLD_CFLAGS	:= -O3 -ffp-contract=off -fno-fast-math -fno-trapping-math \
+		   -fno-loop-unroll-and-jam -fno-loop-interchange
 
 $(B)/obj/lib/fold%.o: LIB_EXTRA := $(LIB_FOLD_CFLAGS)
+$(B)/obj/lib/fold_scalar.o: LIB_EXTRA := $(LIB_FOLD_CFLAGS) -fno-tree-vectorize
+$(B)/obj/lib/fold_reference.o: LIB_EXTRA := -O2 -ffp-contract=off -frounding-math
+ifneq ($(filter x86_64%,$(shell $(CC) -dumpmachine)),)
+$(B)/obj/lib/fold_avx2.o: LIB_EXTRA := $(LIB_FOLD_CFLAGS) -mavx2
+$(B)/obj/lib/fold_avx512.o: LIB_EXTRA := $(LIB_FOLD_CFLAGS) -mavx512f \
+	-mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512
+endif
 
 $(B)/obj/lib/%.o: lib/%.c lib/build.mk
 	@mkdir -p $(@D)

@@ -1,23 +1,58 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Collective calls: arguments are checked, an algorithm is chosen, the
- * operation gets its number and runs, and what goes wrong ends the world.
+ * Calls: arguments are checked, an algorithm is chosen, and a request is
+ * made that does the rest, now or on its way.
+ *
+ * Every call goes through blocking() or nonblocking(); what differs between
+ * the operations is in the two tables, checks[] and choose().
  */
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include "coll.h"
 
-static int (* const algorithms[])(struct op *op, const struct message *m) = {
-	[KCR_ALGO_DIRECT] = coll_direct,
-	[KCR_ALGO_OWNER] = coll_owner,
+/* What the caller asked for. */
+struct call {
+	enum kcr_kind kind;
+	const void *send;
+	void *recv;
+	size_t count;
+	enum kcr_dtype dtype;
+	enum kcr_op op;
+	int rank;		/* the root, or the peer of a message */
+	int *flag;
+	bool is_host;		/* the buffers are the library's own */
 };
+
+int coll_run(struct kcr_request *r, const coll_step *steps,
+	     bool (*is_over)(const struct kcr_request *r))
+{
+	bool has_moved = true;
+
+	while (!is_over(r)) {
+		if (!has_moved)
+			return -EAGAIN;
+		has_moved = false;
+		rankset_clear(&r->blocked);
+		for (int i = 0; steps[i]; i++) {
+			int err;
+
+			while (!(err = steps[i](r)))
+				has_moved = true;
+			if (err != -EAGAIN)
+				return err;
+		}
+		r->has_moved |= has_moved;
+	}
+	return 0;
+}
 
 /*
  * The one choice. It depends on nothing but what all ranks agree on, so all
- * choose alike.
+ * choose alike. A message with fewer elements than ranks goes direct.
  */
-static enum kcr_algo choose(const struct kcr_config *config, size_t count,
-			    size_t element)
+static enum kcr_algo choose_allreduce(const struct kcr_config *config,
+				      size_t count, size_t element)
 {
 	if (count < (size_t)config->size)
 		return KCR_ALGO_DIRECT;
@@ -28,155 +63,469 @@ static enum kcr_algo choose(const struct kcr_config *config, size_t count,
 	return KCR_ALGO_OWNER;
 }
 
-/* An operation has failed: so has the world, for all ranks. */
-static int end_world(struct op *op, int err)
+static void choose(struct kcr_request *r)
 {
-	struct kcr_world *w = op->world;
-
-	w->failed = err;
-	/*
-	 * A rank that left is seen by each rank for itself: those who still
-	 * read its last data must be able to finish.
-	 */
-	if (err != -ESHUTDOWN)
-		op->link->carrier->ops->fail(op->link, -err);
-	return err;
-}
-
-static int run(struct kcr_world *w, enum kcr_kind kind, const struct message *m,
-	       enum kcr_dtype dtype, enum kcr_op operation)
-{
-	size_t element = kcr_dtype_size(dtype);
-	enum kcr_algo algo = choose(&w->config, m->count, element);
-	struct op op = {
-		.world = w,
-		.link = w->link,
-		.element = element,
-		.header = {
-			.number = ++w->operation,
-			.count = m->count,
-			.kind = kind,
-			.dtype = dtype,
-			.op = operation,
-			.algo = algo,
-		},
+	static int (* const allreduce[])(struct kcr_request *r) = {
+		[KCR_ALGO_DIRECT] = coll_direct,
+		[KCR_ALGO_OWNER] = coll_owner,
+		[KCR_ALGO_CHAIN] = coll_chain,
 	};
-	int err = link_check(&op);
 
-	if (!err)
-		err = algorithms[algo](&op, m);
-	link_flush(w->link);
-	return err ? end_world(&op, err) : 0;
+	switch (r->header.kind) {
+	case KIND_ALLREDUCE:
+		r->header.algo = choose_allreduce(&r->world->config, r->m.count,
+						  r->m.element);
+		r->advance = allreduce[r->header.algo];
+		break;
+	case KIND_REDUCE_SCATTER:
+		r->advance = coll_reduce_scatter;
+		break;
+	case KIND_ALLGATHER:
+		r->advance = coll_allgather;
+		break;
+	case KIND_BROADCAST:
+		r->advance = coll_broadcast;
+		break;
+	case KIND_MESSAGE:
+		r->advance = r->m.send ? coll_send : coll_receive;
+		break;
+	default:
+		r->advance = coll_direct;
+		break;
+	}
 }
 
 /* Take the world for a call. Returns 0, or why it cannot be used. */
 static int enter(struct kcr_world *w)
 {
+	int err;
+
+	if (!w)
+		return kcr_fail(NULL, -EINVAL, "world is NULL");
 	if (w->fork_generation != process_fork_generation())
 		return kcr_fail(w, -EPERM,
 				"this world belongs to the process that made it, not to a forked child");
 	pthread_mutex_lock(&w->lock);
-	if (!w->failed)
-		return 0;
-	pthread_mutex_unlock(&w->lock);
-	return w->failed;
+	err = w->failed;
+	if (err)
+		pthread_mutex_unlock(&w->lock);
+	return err;
 }
 
-static int check_buffers(struct kcr_world *w, const void *send,
-			 const void *recv, size_t count, size_t element)
+/* The bytes of @count times @ranks elements, or -EINVAL. */
+static int size_of(struct kcr_world *w, size_t count, size_t element, int ranks,
+		   size_t *bytes)
 {
-	uintptr_t s = (uintptr_t)send, r = (uintptr_t)recv;
-	size_t bytes;
-
-	if (!count)
-		return 0;
-	if (!send || !recv)
-		return kcr_fail(w, -EINVAL, "%s is NULL and count is %zu",
-				send ? "recv" : "send", count);
-	if (__builtin_mul_overflow(count, element, &bytes) ||
-	    bytes > PTRDIFF_MAX)
+	if (__builtin_mul_overflow(count, element, bytes) ||
+	    __builtin_mul_overflow(*bytes, (size_t)ranks, bytes) ||
+	    *bytes > PTRDIFF_MAX)
 		return kcr_fail(w, -EINVAL,
-				"count is %zu: times %zu bytes it overflows",
-				count, element);
-	if (s % element || r % element)
-		return kcr_fail(w, -EINVAL,
-				"%s is at %p, must be aligned to the element's %zu bytes",
-				s % element ? "send" : "recv",
-				s % element ? send : recv, element);
-	if (s != r && s < r + bytes && r < s + bytes)
-		return kcr_fail(w, -EINVAL,
-				"send at %p and recv at %p overlap in part (%zu bytes each)",
-				send, recv, bytes);
+				"count is %zu: for %d ranks, times %zu bytes it overflows",
+				count, ranks, element);
 	return 0;
 }
 
-static int check_reduction(struct kcr_world *w, enum kcr_dtype dtype,
-			   enum kcr_op op)
+static int check_pointer(struct kcr_world *w, const char *name, const void *p,
+			 size_t element, size_t count)
 {
-	if (fold_lookup(dtype, op))
-		return 0;
-	return kcr_fail(w, -EOPNOTSUPP, "%s of %s is not supported",
-			kcr_op_text(op), kcr_dtype_text(dtype));
+	if (!p)
+		return kcr_fail(w, -EINVAL, "%s is NULL and count is %zu", name,
+				count);
+	if ((uintptr_t)p % element)
+		return kcr_fail(w, -EINVAL,
+				"%s is at %p, must be aligned to the element's %zu bytes",
+				name, p, element);
+	return 0;
 }
+
+/*
+ * The two buffers must not overlap but in place: @own bytes into the larger
+ * of them.
+ */
+static int check_overlap(struct kcr_world *w, const struct call *c,
+			 size_t send_bytes, size_t recv_bytes, size_t own)
+{
+	uintptr_t s = (uintptr_t)c->send, r = (uintptr_t)c->recv;
+	uintptr_t place = send_bytes < recv_bytes ? r + own : s + own;
+	uintptr_t other = send_bytes < recv_bytes ? s : r;
+
+	if (place == other || s >= r + recv_bytes || r >= s + send_bytes)
+		return 0;
+	if (send_bytes == recv_bytes)
+		return kcr_fail(w, -EINVAL,
+				"send at %p and recv at %p overlap in part (%zu bytes each)",
+				c->send, c->recv, send_bytes);
+	return kcr_fail(w, -EINVAL,
+			"send at %p (%zu bytes) and recv at %p (%zu bytes) overlap; in place, %s is at %p",
+			c->send, send_bytes, c->recv, recv_bytes,
+			send_bytes < recv_bytes ? "send" : "recv",
+			(void *)place);
+}
+
+static int check_buffers(struct kcr_world *w, const struct call *c)
+{
+	const size_t element = kcr_dtype_size(c->dtype);
+	const int size = w->config.size;
+	int sends = c->kind == KIND_REDUCE_SCATTER ? size : 1;
+	int receives = c->kind == KIND_ALLGATHER ? size : 1;
+	size_t send_bytes, recv_bytes, own = 0;
+	int err;
+
+	if (!c->count)
+		return 0;
+	err = size_of(w, c->count, element, sends, &send_bytes);
+	if (!err)
+		err = size_of(w, c->count, element, receives, &recv_bytes);
+	if (!err)
+		err = check_pointer(w, "send", c->send, element, c->count);
+	if (!err)
+		err = check_pointer(w, "recv", c->recv, element, c->count);
+	if (err)
+		return err;
+	if (sends != receives)
+		own = w->config.rank * c->count * element;
+	return check_overlap(w, c, send_bytes, recv_bytes, own);
+}
+
+static int check_dtype(struct kcr_world *w, const struct call *c)
+{
+	if (kcr_dtype_size(c->dtype))
+		return 0;
+	return kcr_fail(w, -EOPNOTSUPP, "dtype is %d, which is no type",
+			c->dtype);
+}
+
+static int check_reduction(struct kcr_world *w, const struct call *c)
+{
+	if (!fold_lookup(c->dtype, c->op))
+		return kcr_fail(w, -EOPNOTSUPP, "%s of %s is not supported",
+				kcr_op_text(c->op), kcr_dtype_text(c->dtype));
+	return check_buffers(w, c);
+}
+
+static int check_gather(struct kcr_world *w, const struct call *c)
+{
+	int err = check_dtype(w, c);
+
+	return err ? err : check_buffers(w, c);
+}
+
+static int check_rank(struct kcr_world *w, const char *name, int rank)
+{
+	if (rank >= 0 && rank < w->config.size)
+		return 0;
+	return kcr_fail(w, -EINVAL, "%s is %d, must be 0 to %d", name, rank,
+			w->config.size - 1);
+}
+
+static int check_broadcast(struct kcr_world *w, const struct call *c)
+{
+	size_t bytes;
+	int err = check_dtype(w, c);
+
+	if (!err)
+		err = check_rank(w, "root", c->rank);
+	if (err || !c->count)
+		return err;
+	err = size_of(w, c->count, kcr_dtype_size(c->dtype), 1, &bytes);
+	return err ? err : check_pointer(w, "buf", c->recv,
+					 kcr_dtype_size(c->dtype), c->count);
+}
+
+static int check_message(struct kcr_world *w, const struct call *c)
+{
+	size_t bytes;
+	int err = check_rank(w, "peer", c->rank);
+
+	if (err)
+		return err;
+	if (c->rank == w->config.rank)
+		return kcr_fail(w, -EINVAL, "peer is %d, this rank itself",
+				c->rank);
+	err = size_of(w, c->count, 1, 1, &bytes);
+	if (err || !c->count)
+		return err;
+	return check_pointer(w, "buf", c->send ? c->send : c->recv, 1, c->count);
+}
+
+static int check_nothing(struct kcr_world *w, const struct call *c)
+{
+	(void)w;
+	(void)c;
+	return 0;
+}
+
+static int (* const checks[KINDS])(struct kcr_world *w, const struct call *c) = {
+	[KIND_ALLREDUCE] = check_reduction,
+	[KIND_REDUCE_SCATTER] = check_reduction,
+	[KIND_ALLGATHER] = check_gather,
+	[KIND_BROADCAST] = check_broadcast,
+	[KIND_MESSAGE] = check_message,
+	[KIND_BARRIER] = check_nothing,
+	[KIND_ANY] = check_nothing,
+};
+
+/* Fill in a request, all but its number. */
+static int prepare(struct kcr_world *w, const struct call *c,
+		   struct kcr_request *r)
+{
+	int err = checks[c->kind](w, c);
+
+	if (err)
+		return err;
+	*r = (struct kcr_request){
+		.world = w,
+		.peer = c->kind == KIND_MESSAGE ? c->rank : -1,
+		.flag = c->flag,
+		.header = {
+			.count = c->count,
+			.kind = c->kind,
+			.dtype = c->dtype,
+			.op = c->op,
+			.root = c->kind == KIND_BROADCAST ? c->rank : 0,
+		},
+		.m = {
+			.send = c->send,
+			.recv = c->recv,
+			.count = c->count,
+			.element = kcr_dtype_size(c->dtype),
+			.fold = fold_lookup(c->dtype, c->op),
+			.is_host = c->is_host,
+		},
+	};
+	if (c->kind == KIND_ANY) {
+		r->m.is_host = true;
+		r->byte = *c->flag != 0;
+		r->m.send = &r->byte;
+		r->m.recv = &r->byte;
+	}
+	choose(r);
+	return 0;
+}
+
+/* A world of one rank: the result is there. */
+static int alone(struct kcr_request *r)
+{
+	size_t bytes = r->m.count * r->m.element;
+	int err = 0;
+
+	if (r->header.kind != KIND_BARRIER && r->header.kind != KIND_ANY)
+		err = user_copy(r, bytes);
+	if (r->flag)
+		*r->flag = r->byte;
+	r->is_done = true;
+	r->err = err;
+	return err;
+}
+
+static int blocking(struct kcr_world *w, const struct call *c)
+{
+	struct kcr_request r;
+	int err = enter(w);
+
+	if (err)
+		return err;
+	err = prepare(w, c, &r);
+	if (!err && w->emu && w->config.size > 1)
+		err = kcr_fail(w, -EDEADLK,
+			       "a blocking call on an emulated world would wait for ever: use requests");
+	if (!err && w->config.size == 1)
+		err = alone(&r);
+	else if (!err)
+		err = request_start(&r) ?: request_wait(&r);
+	pthread_mutex_unlock(&w->lock);
+	return err;
+}
+
+static int nonblocking(struct kcr_world *w, const struct call *c,
+		       struct kcr_request **out)
+{
+	struct kcr_request *r = NULL;
+	int err;
+
+	if (!out)
+		return kcr_fail(NULL, -EINVAL, "request is NULL");
+	*out = NULL;
+	err = enter(w);
+	if (err)
+		return err;
+	r = malloc(sizeof(*r));
+	if (!r)
+		err = kcr_fail(w, -ENOMEM, "no memory for a request");
+	if (!err)
+		err = prepare(w, c, r);
+	if (!err && w->config.size == 1) {
+		alone(r);
+	} else if (!err) {
+		err = request_start(r);
+		link_flush(w->link);
+	}
+	if (!err) {
+		request_own(r);
+		*out = r;
+	} else {
+		free(r);
+	}
+	pthread_mutex_unlock(&w->lock);
+	return err;
+}
+
+/* Of a request whose flag was filled at the call, see kcr_iany(). */
+#define CALL(...)	(&(const struct call){ __VA_ARGS__ })
+
+#define CALL_ALLREDUCE	CALL(.kind = KIND_ALLREDUCE, .send = send,	\
+			     .recv = recv, .count = count, .dtype = dtype, \
+			     .op = op)
 
 KCR_PUBLIC int kcr_allreduce(struct kcr_world *w, const void *send, void *recv,
 			     size_t count, enum kcr_dtype dtype,
 			     enum kcr_op op)
 {
-	const struct message m = {
-		.send = send,
-		.recv = recv,
-		.count = count,
-		.fold = fold_lookup(dtype, op),
-	};
-	int err;
-
-	if (!w)
-		return kcr_fail(NULL, -EINVAL, "world is NULL");
-	err = enter(w);
-	if (err)
-		return err;
-	err = check_reduction(w, dtype, op);
-	if (!err)
-		err = check_buffers(w, send, recv, count, kcr_dtype_size(dtype));
-	if (!err && w->config.size > 1)
-		err = run(w, KIND_ALLREDUCE, &m, dtype, op);
-	else if (!err && count && send != recv)
-		memcpy(recv, send, count * kcr_dtype_size(dtype));
-	pthread_mutex_unlock(&w->lock);
-	return err;
+	return blocking(w, CALL_ALLREDUCE);
 }
 
-/* Nothing is folded: every rank's frame has come. Type and operation do not matter. */
-int coll_barrier(struct kcr_world *w)
+KCR_PUBLIC int kcr_iallreduce(struct kcr_world *w, const void *send, void *recv,
+			      size_t count, enum kcr_dtype dtype,
+			      enum kcr_op op, struct kcr_request **request)
 {
-	const struct message nothing = { 0 };
-
-	return run(w, KIND_BARRIER, &nothing, KCR_U8, KCR_SUM);
+	return nonblocking(w, CALL_ALLREDUCE, request);
 }
+
+#define CALL_REDUCE_SCATTER	CALL(.kind = KIND_REDUCE_SCATTER,	\
+				     .send = send, .recv = recv,	\
+				     .count = recvcount, .dtype = dtype, .op = op)
+
+KCR_PUBLIC int kcr_reduce_scatter(struct kcr_world *w, const void *send,
+				  void *recv, size_t recvcount,
+				  enum kcr_dtype dtype, enum kcr_op op)
+{
+	return blocking(w, CALL_REDUCE_SCATTER);
+}
+
+KCR_PUBLIC int kcr_ireduce_scatter(struct kcr_world *w, const void *send,
+				   void *recv, size_t recvcount,
+				   enum kcr_dtype dtype, enum kcr_op op,
+				   struct kcr_request **request)
+{
+	return nonblocking(w, CALL_REDUCE_SCATTER, request);
+}
+
+#define CALL_ALLGATHER	CALL(.kind = KIND_ALLGATHER, .send = send,	\
+			     .recv = recv, .count = sendcount, .dtype = dtype)
+
+KCR_PUBLIC int kcr_allgather(struct kcr_world *w, const void *send, void *recv,
+			     size_t sendcount, enum kcr_dtype dtype)
+{
+	return blocking(w, CALL_ALLGATHER);
+}
+
+KCR_PUBLIC int kcr_iallgather(struct kcr_world *w, const void *send, void *recv,
+			      size_t sendcount, enum kcr_dtype dtype,
+			      struct kcr_request **request)
+{
+	return nonblocking(w, CALL_ALLGATHER, request);
+}
+
+#define CALL_BROADCAST	CALL(.kind = KIND_BROADCAST, .send = buf,	\
+			     .recv = buf, .count = count, .dtype = dtype, \
+			     .rank = root)
+
+KCR_PUBLIC int kcr_broadcast(struct kcr_world *w, void *buf, size_t count,
+			     enum kcr_dtype dtype, int root)
+{
+	return blocking(w, CALL_BROADCAST);
+}
+
+KCR_PUBLIC int kcr_ibroadcast(struct kcr_world *w, void *buf, size_t count,
+			      enum kcr_dtype dtype, int root,
+			      struct kcr_request **request)
+{
+	return nonblocking(w, CALL_BROADCAST, request);
+}
+
+/* A message without bytes may have no buffer; sending and receiving still differ. */
+static const char no_bytes;
+
+#define CALL_SEND	CALL(.kind = KIND_MESSAGE,			\
+			     .send = bytes || buf ? buf : &no_bytes,	\
+			     .count = bytes, .dtype = KCR_U8, .rank = peer)
+
+KCR_PUBLIC int kcr_send(struct kcr_world *w, const void *buf, size_t bytes,
+			int peer)
+{
+	return blocking(w, CALL_SEND);
+}
+
+KCR_PUBLIC int kcr_isend(struct kcr_world *w, const void *buf, size_t bytes,
+			 int peer, struct kcr_request **request)
+{
+	return nonblocking(w, CALL_SEND, request);
+}
+
+#define CALL_RECV	CALL(.kind = KIND_MESSAGE, .recv = buf,		\
+			     .count = bytes, .dtype = KCR_U8, .rank = peer)
+
+KCR_PUBLIC int kcr_recv(struct kcr_world *w, void *buf, size_t bytes, int peer)
+{
+	return blocking(w, CALL_RECV);
+}
+
+KCR_PUBLIC int kcr_irecv(struct kcr_world *w, void *buf, size_t bytes, int peer,
+			 struct kcr_request **request)
+{
+	return nonblocking(w, CALL_RECV, request);
+}
+
+/* Nothing is folded: every rank's frame has come. */
+#define CALL_BARRIER	CALL(.kind = KIND_BARRIER, .dtype = KCR_U8, .op = KCR_BOR)
 
 KCR_PUBLIC int kcr_barrier(struct kcr_world *w)
 {
-	int err;
+	return blocking(w, CALL_BARRIER);
+}
 
-	if (!w)
-		return kcr_fail(NULL, -EINVAL, "world is NULL");
-	err = enter(w);
-	if (err)
-		return err;
-	if (w->config.size > 1)
-		err = coll_barrier(w);
-	pthread_mutex_unlock(&w->lock);
-	return err;
+KCR_PUBLIC int kcr_ibarrier(struct kcr_world *w, struct kcr_request **request)
+{
+	return nonblocking(w, CALL_BARRIER, request);
+}
+
+#define CALL_ANY	CALL(.kind = KIND_ANY, .count = 1, .dtype = KCR_U8, \
+			     .op = KCR_BOR, .flag = result)
+
+KCR_PUBLIC int kcr_any(struct kcr_world *w, int flag, int *result)
+{
+	if (!result)
+		return kcr_fail(w, -EINVAL, "result is NULL");
+	*result = flag;
+	return blocking(w, CALL_ANY);
+}
+
+KCR_PUBLIC int kcr_iany(struct kcr_world *w, int flag, int *result,
+			struct kcr_request **request)
+{
+	if (!result)
+		return kcr_fail(w, -EINVAL, "result is NULL");
+	*result = flag;
+	return nonblocking(w, CALL_ANY, request);
+}
+
+int coll_barrier(struct kcr_world *w)
+{
+	return blocking(w, CALL_BARRIER);
+}
+
+int coll_exchange(struct kcr_world *w, const void *mine, void *all,
+		  size_t bytes)
+{
+	return blocking(w, CALL(.kind = KIND_ALLGATHER, .send = mine,
+				.recv = all, .count = bytes, .dtype = KCR_U8,
+				.is_host = true));
 }
 
 KCR_PUBLIC int kcr_abort(struct kcr_world *w, int code)
 {
-	int err;
+	int err = enter(w);
 
-	if (!w)
-		return kcr_fail(NULL, -EINVAL, "world is NULL");
-	err = enter(w);
 	if (err)
 		return err;
 	if (code < 1 || code > 4095) {
@@ -186,6 +535,7 @@ KCR_PUBLIC int kcr_abort(struct kcr_world *w, int code)
 				     strerror(code));
 		if (w->link)
 			w->link->carrier->ops->fail(w->link, code);
+		request_end_all(w);
 	}
 	pthread_mutex_unlock(&w->lock);
 	return err;

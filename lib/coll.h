@@ -1,25 +1,46 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Collectives: algorithms over links, and the one choice between them.
+ * Collectives and messages: algorithms over links, as steps.
+ *
+ * A step does one thing for one segment, or cannot yet. An algorithm is a
+ * list of steps that are tried in turn until it is over or none can be taken.
  */
 #ifndef KCR_COLL_H
 #define KCR_COLL_H
 
-#include "fold.h"
-#include "link.h"
+#include "request.h"
 
-/* What a collective works on; segments refer to elements of it. */
-struct message {
-	const unsigned char *send;
-	unsigned char *recv;
-	size_t count;
-	fold_fn fold;		/* NULL if nothing is folded */
-};
+/* 0: taken. -EAGAIN: not now, or nothing left to do. Else the operation fails. */
+typedef int (*coll_step)(struct kcr_request *r);
 
-int coll_direct(struct op *op, const struct message *m);
-int coll_owner(struct op *op, const struct message *m);
+int coll_run(struct kcr_request *r, const coll_step *steps,
+	     bool (*is_over)(const struct kcr_request *r));
 
-/* For link_create(): all ranks can reach one another. */
+/* Each is a kcr_request.advance: 0 when over, -EAGAIN, or an error. */
+int coll_direct(struct kcr_request *r);
+int coll_owner(struct kcr_request *r);
+int coll_chain(struct kcr_request *r);
+int coll_reduce_scatter(struct kcr_request *r);
+int coll_allgather(struct kcr_request *r);
+int coll_broadcast(struct kcr_request *r);
+int coll_send(struct kcr_request *r);
+int coll_receive(struct kcr_request *r);
+
+/* For creation: all ranks can reach one another. */
 int coll_barrier(struct kcr_world *w);
+
+/* For kcr_world_split(): @bytes of every rank, to every rank. */
+int coll_exchange(struct kcr_world *w, const void *mine, void *all,
+		  size_t bytes);
+
+/* user.c: the caller's memory, which the CPU may not be able to reach. */
+int user_read(struct kcr_request *r, size_t at, void *to, size_t bytes);
+int user_write(struct kcr_request *r, size_t at, const void *from, size_t bytes);
+int user_operand(struct kcr_request *r, size_t at, size_t bytes,
+		 const void **operand);
+void *user_result(struct kcr_request *r, size_t at);
+int user_result_done(struct kcr_request *r, size_t at, const void *result,
+		     size_t bytes);
+int user_copy(struct kcr_request *r, size_t bytes);
 
 #endif /* KCR_COLL_H */

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include "fold.h"
 #include "kcr.h"
 #include "limits.h"
 
@@ -61,8 +62,8 @@ static void env_u32(const char *name, int64_t min, int64_t max, uint32_t *value)
 	*value = (uint32_t)n;
 }
 
-/* Seconds, with a fraction if wanted, into milliseconds. */
-static void env_seconds(const char *name, uint64_t *ms)
+/* Seconds, with a fraction if wanted, into milliseconds, at least @min of them. */
+static void env_seconds(const char *name, uint64_t min, uint64_t *ms)
 {
 	const char *text = getenv(name);
 	char *end;
@@ -71,8 +72,10 @@ static void env_seconds(const char *name, uint64_t *ms)
 	if (!text || !*text)
 		return;
 	s = strtod(text, &end);
-	if (*end || end == text || !(s >= 0 && s <= MAX_TIMEOUT_MS / 1000))
-		bad_env(name, text, "seconds, at most a week");
+	if (*end || end == text ||
+	    !(s * 1000 >= min && s <= MAX_TIMEOUT_MS / 1000))
+		bad_env(name, text, min ? "seconds, more than 0, at most a week" :
+					  "seconds, at most a week");
 	else
 		*ms = (uint64_t)(s * 1000 + 0.5);
 }
@@ -107,7 +110,8 @@ static const char *env_text(const char *name)
 KCR_PUBLIC void kcr_config_init(struct kcr_config *config)
 {
 	int link = KCR_LINK_AUTO, algo = KCR_ALGO_AUTO;
-	int64_t direct_max = DEFAULT_DIRECT_MAX;
+	int contract = KCR_FIXED_ORDER;
+	int64_t direct_max = DEFAULT_DIRECT_MAX, seed = 0;
 
 	env_error[0] = 0;
 	*config = (struct kcr_config){
@@ -138,6 +142,10 @@ KCR_PUBLIC void kcr_config_init(struct kcr_config *config)
 	config->link = link;
 	env_name("KCR_ALGO", kcr_algo_names, &algo);
 	config->algo = algo;
+	env_name("KCR_CONTRACT", kcr_contract_names, &contract);
+	config->contract = contract;
+	env_int("KCR_SEED", 0, INT64_MAX, &seed);
+	config->seed = seed;
 	env_int("KCR_DIRECT_MAX", 0, INT64_MAX, &direct_max);
 	config->direct_max = (size_t)direct_max;
 	env_u32("KCR_LANE_DEPTH", MIN_DEPTH, MAX_DEPTH, &config->lane_depth);
@@ -148,9 +156,10 @@ KCR_PUBLIC void kcr_config_init(struct kcr_config *config)
 		&config->board_bytes);
 	env_int("KCR_SPIN", 0, INT64_MAX, &config->spin);
 	env_int("KCR_YIELD", 0, INT64_MAX, &config->yield);
-	env_seconds("KCR_WARN", &config->warn_ms);
-	env_seconds("KCR_TIMEOUT", &config->timeout_ms);
-	env_seconds("KCR_RENDEZVOUS_TIMEOUT", &config->rendezvous_ms);
+	env_seconds("KCR_WARN", 0, &config->warn_ms);
+	env_seconds("KCR_TIMEOUT", 1, &config->timeout_ms);
+	env_seconds("KCR_RENDEZVOUS_TIMEOUT", 1, &config->rendezvous_ms);
+	env_number("KCR_PROGRESS_THREAD", 0, 1, &config->progress_thread);
 	env_number("KCR_DEBUG", 0, 9, &config->debug);
 }
 
@@ -178,11 +187,14 @@ int config_check(const struct kcr_config *config)
 		int64_t value, min, max;
 	} ranges[] = {
 		{ "size", config->size, 1, KCR_RANKS_MAX },
-		{ "rank", config->rank, 0, config->size - 1 },
+		{ "rank", config->rank, 0, (int64_t)config->size - 1 },
 		{ "local_size", config->local_size, 1, config->size },
-		{ "local_rank", config->local_rank, 0, config->local_size - 1 },
+		{ "local_rank", config->local_rank, 0,
+		  (int64_t)config->local_size - 1 },
 		{ "link", config->link, KCR_LINK_AUTO, KCR_LINK_SHM },
-		{ "algo", config->algo, KCR_ALGO_AUTO, KCR_ALGO_OWNER },
+		{ "algo", config->algo, KCR_ALGO_AUTO, KCR_ALGO_CHAIN },
+		{ "contract", config->contract, KCR_FIXED_ORDER, KCR_ANY_ORDER },
+		{ "progress_thread", config->progress_thread, 0, 1 },
 		{ "lane_depth", config->lane_depth, MIN_DEPTH, MAX_DEPTH },
 		{ "lane_bytes", config->lane_bytes, MIN_SLOT_BYTES, MAX_SLOT_BYTES },
 		{ "board_depth", config->board_depth, MIN_DEPTH, MAX_DEPTH },
@@ -205,6 +217,20 @@ int config_check(const struct kcr_config *config)
 		if (err)
 			return err;
 	}
+	if (!config->copy_in != !config->copy_out)
+		return kcr_fail(NULL, -EINVAL,
+				"copy_%s is set and copy_%s is not: both or none",
+				config->copy_in ? "in" : "out",
+				config->copy_in ? "out" : "in");
+	err = fold_form_check();
+	if (err)
+		return err;
+	return 0;
+}
+
+/* What only a world that meets at a place needs. */
+int config_check_place(const struct kcr_config *config)
+{
 	if (config->size > 1 && !config->rendezvous)
 		return kcr_fail(NULL, -EINVAL,
 				"rendezvous is not set and size is %d: start with kcr-run, or set KCR_RENDEZVOUS=file:/directory",

@@ -1,64 +1,100 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * The fold that the collectives run: the reference's bits, all operands in
- * one pass over the output, in blocks that the compiler turns into vectors.
+ * The choice of a form of the fold: the widest that this CPU has, or the one
+ * that KCR_FOLD names. All give the same bits.
  *
- * A block is read whole before it is written, so the output may be one of
- * the operands.
+ * Chosen once, when the library is loaded; constant afterwards.
  */
-#include <stddef.h>
-#include <string.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <strings.h>
 #include "kcr.h"
 #include "fold.h"
 
-/* Elements of a block: small enough for the first-level cache with its operands. */
-#define BLOCK	256
-
-#define BLOCK_SUM(name, type, bits, quiet)				\
-static void name##_block(const void *const in[], int ranks, type *out,	\
-			 size_t at, size_t len)				\
-{									\
-	type sum[BLOCK];						\
-									\
-	memcpy(sum, (const type *)in[0] + at, len * sizeof(type));	\
-	for (int r = 1; r < ranks; r++) {				\
-		const type *x = (const type *)in[r] + at;		\
-									\
-		for (size_t i = 0; i < len; i++)			\
-			sum[i] = sum[i] + x[i];				\
-	}								\
-	for (size_t i = 0; i < len; i++) {				\
-		bits b;							\
-									\
-		memcpy(&b, &sum[i], sizeof(b));				\
-		b = sum[i] != sum[i] ? quiet : b;			\
-		memcpy(&sum[i], &b, sizeof(b));				\
-	}								\
-	memcpy(out + at, sum, len * sizeof(type));			\
-}									\
-									\
-static void name(const void *const in[], int ranks, void *out,		\
-		 size_t count)						\
-{									\
-	size_t at = 0;							\
-									\
-	for (; count - at >= BLOCK; at += BLOCK)			\
-		name##_block(in, ranks, out, at, BLOCK);		\
-	if (at < count)							\
-		name##_block(in, ranks, out, at, count - at);		\
-}
-
-BLOCK_SUM(sum_f32, float, uint32_t, KCR_NAN_F32)
-BLOCK_SUM(sum_f64, double, uint64_t, KCR_NAN_F64)
-
-static const fold_fn table[KCR_DTYPES][KCR_OPS] = {
-	[KCR_F32][KCR_SUM] = sum_f32,
-	[KCR_F64][KCR_SUM] = sum_f64,
+static const struct form {
+	const char *name;
+	const struct fold_table *table;
+} forms[] = {
+	/* Ascending: the last that works is taken. */
+	{ "scalar", &fold_scalar },
+#if defined(__x86_64__)
+	{ "avx2", &fold_avx2 },
+	{ "avx512", &fold_avx512 },
+#elif defined(__aarch64__)
+	{ "neon", &fold_neon },
+#endif
 };
 
-fold_fn fold_lookup(enum kcr_dtype dtype, enum kcr_op op)
+#define FORMS ((int)(sizeof(forms) / sizeof(forms[0])))
+
+static const struct form *chosen = &forms[0];
+
+static bool cpu_has(const char *name)
 {
+#if defined(__x86_64__)
+	if (!strcasecmp(name, "avx2"))
+		return __builtin_cpu_supports("avx2");
+	if (!strcasecmp(name, "avx512"))
+		return __builtin_cpu_supports("avx512f") &&
+		       __builtin_cpu_supports("avx512bw") &&
+		       __builtin_cpu_supports("avx512dq") &&
+		       __builtin_cpu_supports("avx512vl");
+#endif
+	(void)name;
+	return true;
+}
+
+static const char *wanted(void)
+{
+	const char *name = getenv("KCR_FOLD");
+
+	return name && *name ? name : NULL;
+}
+
+__attribute__((constructor))
+static void choose(void)
+{
+	const char *name = wanted();
+
+	for (int i = 0; i < FORMS; i++)
+		if (cpu_has(forms[i].name) &&
+		    (!name || !strcasecmp(name, forms[i].name)))
+			chosen = &forms[i];
+}
+
+/* 0, or -EINVAL if KCR_FOLD names a form that this machine does not have. */
+int fold_form_check(void)
+{
+	const char *name = wanted();
+	char have[64] = "";
+	int at = 0;
+
+	if (!name || !strcasecmp(name, chosen->name))
+		return 0;
+	for (int i = 0; i < FORMS; i++)
+		if (cpu_has(forms[i].name) && !strcasecmp(name, forms[i].name))
+			return kcr_fail(NULL, -EINVAL,
+					"KCR_FOLD became \"%s\" after the library was loaded and had chosen %s",
+					name, chosen->name);
+	for (int i = 0; i < FORMS; i++)
+		if (cpu_has(forms[i].name))
+			at += snprintf(have + at, sizeof(have) - at, "%s%s",
+				       i ? ", " : "", forms[i].name);
+	return kcr_fail(NULL, -EINVAL, "KCR_FOLD is \"%s\", this machine has %s",
+			name, have);
+}
+
+KCR_PUBLIC const char *kcr_fold_form(void)
+{
+	return chosen->name;
+}
+
+const struct fold *fold_lookup(enum kcr_dtype dtype, enum kcr_op op)
+{
+	const struct fold *fold;
+
 	if ((unsigned int)dtype >= KCR_DTYPES || (unsigned int)op >= KCR_OPS)
 		return NULL;
-	return table[dtype][op];
+	fold = &chosen->table->of[dtype][op];
+	return fold->all ? fold : NULL;
 }

@@ -24,10 +24,24 @@ enum kcr_kind {
 	KIND_NONE,
 	KIND_ALLREDUCE,
 	KIND_BARRIER,
+	KIND_REDUCE_SCATTER,
+	KIND_ALLGATHER,
+	KIND_BROADCAST,
+	KIND_ANY,
+	KIND_MESSAGE,
+	KINDS
 };
 
 struct link;
 struct rendezvous;
+struct kcr_emu;
+struct progress_thread;
+struct kcr_request;
+
+/* Requests, first in, first out. */
+struct queue {
+	struct kcr_request *head, *tail;
+};
 
 /**
  * struct kcr_world - one rank's view of a world
@@ -36,7 +50,18 @@ struct rendezvous;
  * @fork_generation: constant; tells a forked child from the process that joined
  * @link: the way to the peers; NULL if the world has one rank
  * @rendezvous: how they met, and their locks; NULL if the world has one rank
+ * @emu: the emulator that runs it, or NULL
  * @operation: the number of the last collective
+ * @collectives: on their way, in the order of issue
+ * @sends: messages on their way, by peer
+ * @receives: likewise
+ * @owned: requests that the caller holds
+ * @pending: how many requests are on their way
+ * @messages: how many of them are sends and receives
+ * @stage: host memory for a segment of user memory that only hooks can reach
+ * @scratch: room for a segment of partial results
+ * @progress_thread: takes requests further, or NULL
+ * @contract: constant; see kcr_contract()
  * @failed: the negative errno that ended the world, or 0
  * @error: the last error in words; the first cause once @failed is set
  */
@@ -46,7 +71,17 @@ struct kcr_world {
 	unsigned int fork_generation;
 	struct link *link;
 	struct rendezvous *rendezvous;
+	struct kcr_emu *emu;
 	uint64_t operation;
+	struct queue collectives;
+	struct queue *sends, *receives;
+	struct kcr_request *owned;
+	unsigned int pending;
+	unsigned int messages;
+	unsigned char *stage;
+	unsigned char *scratch;
+	struct progress_thread *progress_thread;
+	char contract[64];
 	int failed;
 	char error[KCR_ERROR_BYTES];
 };
@@ -59,10 +94,12 @@ void kcr_debug(const struct kcr_config *config, const char *format, ...)
 
 /* config.c */
 int config_check(const struct kcr_config *config);
+int config_check_place(const struct kcr_config *config);
 
 /* types.c */
 extern const char * const kcr_link_names[];
 extern const char * const kcr_algo_names[];
+extern const char * const kcr_contract_names[];
 const char *kcr_dtype_text(enum kcr_dtype dtype);
 const char *kcr_op_text(enum kcr_op op);
 const char *kcr_kind_text(unsigned int kind);

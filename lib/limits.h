@@ -32,7 +32,7 @@
  * peer is at most some hundred microseconds behind; with fewer CPUs than
  * ranks it cannot come before this rank yields.
  */
-#define SPIN_ENOUGH_CPUS	4096
+#define SPIN_ENOUGH_CPUS	1024
 #define SPIN_FEW_CPUS		16
 /* Whatever the budget says: who waits longer than this must see who lives. In ns. */
 #define SPIN_LIMIT_NS		100000000ull
@@ -55,13 +55,21 @@
 /* Later than this is a mistake in the unit. */
 #define MAX_TIMEOUT_MS		(7ull * 24 * 3600 * 1000)
 
-/* A rank that hears of a mismatch waits so long to see it, to name both calls. In ns. */
-#define MISMATCH_NS		1000000000ull
-
 /* Over shared memory a sleeping rank looks for dead peers this often. In ns. */
 #define SHM_SLICE_NS		100000000ull
 /* A process that is dying has lost its locks so long after its descriptors. In ns. */
 #define DYING_NS		1000000000ull
+
+/* One who tests and does not move looks for dead peers this often. In ns. */
+#define LOOK_NS			100000000ull
+
+/* The progress thread's patience before it naps, and how long it naps. */
+#define PROGRESS_YIELDS		100
+#define PROGRESS_NAP_NS		50000
+
+/* More emulated ranks than this get slots of this size by default. */
+#define EMU_FEW_RANKS		16
+#define EMU_SLOT_BYTES		1024u
 
 /* A rank that parks looks up at least this often. In ns. */
 #define PARK_SLICE_NS		5000000000ull
@@ -70,5 +78,12 @@
  * the time does not wait any more, but has stopped.
  */
 #define BEATS			8
+
+/*
+ * Ranks have called different things, but nothing that differs has come here yet: the
+ * operation that this rank is in may be an earlier one, which can still
+ * complete. In ns.
+ */
+#define DIFFER_NS		1000000000ull
 
 #endif /* KCR_LIMITS_H */

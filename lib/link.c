@@ -20,16 +20,21 @@ static size_t round_to_page(size_t bytes)
 	return (bytes + PAGE - 1) & ~(PAGE - 1);
 }
 
-/* Many ranks get smaller slots, so that a rank's lanes fit the usual memlock limit. */
+/*
+ * Many ranks get smaller slots, so that a rank's lanes fit the usual memlock
+ * limit, unless the size was chosen by the user.
+ */
 uint32_t link_lane_capacity(const struct kcr_config *config)
 {
-	uint64_t lanes = config->size > 1 ? config->size - 1 : 1;
+	uint64_t lanes = LANE_SETS * (config->size > 1 ? config->size - 1 : 1);
 	uint64_t most = LANES_BUDGET / (lanes * config->lane_depth);
 
 	most = most / KCR_CACHE_LINE * KCR_CACHE_LINE;
 	if (most < MIN_SLOT_BYTES)
 		most = MIN_SLOT_BYTES;
-	return config->lane_bytes < most ? config->lane_bytes : most;
+	if (config->lane_bytes == DEFAULT_LANE_BYTES && most < config->lane_bytes)
+		return most;
+	return config->lane_bytes;
 }
 
 size_t link_lane_bytes(const struct kcr_config *config)
@@ -38,9 +43,14 @@ size_t link_lane_bytes(const struct kcr_config *config)
 			     KCR_SLOT_STRIDE(link_lane_capacity(config)));
 }
 
+static size_t board_slots_at(const struct kcr_config *config)
+{
+	return BOARD_ACKS + round_to_page(config->size * KCR_CACHE_LINE);
+}
+
 size_t link_board_bytes(const struct kcr_config *config)
 {
-	return round_to_page(BOARD_SLOTS + config->board_depth *
+	return round_to_page(board_slots_at(config) + config->board_depth *
 			     KCR_SLOT_STRIDE(config->board_bytes));
 }
 
@@ -71,42 +81,45 @@ static struct kcr_ack *board_ack(const unsigned char *board, int writer)
 void link_place_board(struct link *link, int rank, const unsigned char *board)
 {
 	const struct kcr_config *config = &link->world->config;
+	const unsigned char *slots = board + board_slots_at(config);
+	struct peer *peer = &link->peers[rank];
 
-	link->boards[rank] = board;
+	peer->board = board;
 	if (rank == config->rank) {
 		link->board = (unsigned char *)board;
-		place_slots(&link->tx_board.slots, board + BOARD_SLOTS,
-			    config->board_depth, config->board_bytes);
-		link->tx_board.readers = link->others;
+		place_slots(&link->tx_board.slots, slots, config->board_depth,
+			    config->board_bytes);
+		link->tx_board.peer = -1;
+		link->tx_board.acks = link->board_acks;
 		for (int r = 0; r < config->size; r++)
-			link->rx_board[r].ack = board_ack(board, r);
+			link->peers[r].rx_board.ack = board_ack(board, r);
 		return;
 	}
-	link->rx_board[rank].peer = rank;
-	place_slots(&link->rx_board[rank].slots, board + BOARD_SLOTS,
-		    config->board_depth, config->board_bytes);
-	link->tx_board.ack[rank] = board_ack(board, config->rank);
+	peer->rx_board.peer = rank;
+	place_slots(&peer->rx_board.slots, slots, config->board_depth,
+		    config->board_bytes);
+	link->board_acks[rank] = board_ack(board, config->rank);
 }
 
-/* The lane to a peer is mapped. */
-void link_place_tx_lane(struct link *link, int peer, unsigned char *slots,
-			const struct kcr_ack *ack)
+/* A lane to a peer is mapped. */
+void link_place_tx_lane(struct link *link, int peer, enum lane_set set,
+			unsigned char *slots, const struct kcr_ack *ack)
 {
 	const struct kcr_config *config = &link->world->config;
-	struct tx *tx = &link->tx_lane[peer];
+	struct tx *tx = &link->peers[peer].tx[set];
 
 	place_slots(&tx->slots, slots, config->lane_depth,
 		    link_lane_capacity(config));
-	tx->readers = rank_bit(peer);
-	tx->ack[peer] = ack;
+	tx->peer = peer;
+	tx->ack = ack;
 }
 
-/* The lane from a peer is mapped. */
-void link_place_rx_lane(struct link *link, int peer, const unsigned char *slots,
-			struct kcr_ack *ack)
+/* A lane from a peer is mapped. */
+void link_place_rx_lane(struct link *link, int peer, enum lane_set set,
+			const unsigned char *slots, struct kcr_ack *ack)
 {
 	const struct kcr_config *config = &link->world->config;
-	struct rx *rx = &link->rx_lane[peer];
+	struct rx *rx = &link->peers[peer].rx[set];
 
 	place_slots(&rx->slots, slots, config->lane_depth,
 		    link_lane_capacity(config));
@@ -135,9 +148,9 @@ static struct carrier *choose_carrier(struct kcr_world *w,
 	const struct kcr_config *config = &w->config;
 
 	if (config->link == KCR_LINK_MODULE)
-		return carrier_module();
+		return carrier_module(config->size);
 	if (config->link == KCR_LINK_SHM)
-		return carrier_shm();
+		return carrier_shm(config->size);
 	for (int r = 0; r < config->size; r++) {
 		const struct card *card = rendezvous_card(rv, r);
 
@@ -145,10 +158,26 @@ static struct carrier *choose_carrier(struct kcr_world *w,
 			continue;
 		kcr_debug(config, "link shm: rank %d (pid %d) cannot use the module",
 			  r, card->pid);
-		return carrier_shm();
+		return carrier_shm(config->size);
 	}
 	kcr_debug(config, "link module: every rank can use it");
-	return carrier_module();
+	return carrier_module(config->size);
+}
+
+/* A link without a carrier. */
+struct link *link_alloc(struct kcr_world *w)
+{
+	const struct kcr_config *config = &w->config;
+	struct link *link;
+
+	link = calloc(1, sizeof(*link) + config->size * sizeof(link->peers[0]));
+	if (!link)
+		return NULL;
+	link->world = w;
+	for (int r = 0; r < config->size; r++)
+		if (r != config->rank)
+			rankset_add(&link->others, r);
+	return link;
 }
 
 /**
@@ -164,12 +193,9 @@ int link_create(struct kcr_world *w, struct rendezvous *rv)
 	struct link *link;
 	int err;
 
-	link = calloc(1, sizeof(*link));
+	link = link_alloc(w);
 	if (!link)
 		return kcr_fail(NULL, -ENOMEM, "no memory for a link");
-	link->world = w;
-	link->others = (w->config.size == 64 ? 0 : rank_bit(w->config.size)) - 1;
-	link->others &= ~rank_bit(w->config.rank);
 	choose_patience(link);
 	link->carrier = choose_carrier(w, rv);
 	if (!link->carrier) {
@@ -191,6 +217,7 @@ int link_create(struct kcr_world *w, struct rendezvous *rv)
 
 void link_destroy(struct link *link)
 {
-	link->carrier->ops->close(link);
+	if (link->carrier)
+		link->carrier->ops->close(link);
 	free(link);
 }

@@ -17,9 +17,15 @@
 #include "submit.h"
 
 #define PAGE	4096ul
-#define WINDOW	0
-/* status, boards, and slots and acknowledgements of two lanes a peer */
-#define MAPPINGS_MAX	(1 + KCR_RANKS_MAX + 4 * KCR_RANKS_MAX)
+
+/* Window 0 has the boards and the collectives' lanes, window 1 the messages'. */
+#define WINDOWS		LANE_SETS
+#define BOARD_WINDOW	0
+
+struct mapping {
+	void *at;
+	size_t bytes;
+};
 
 struct module {
 	struct carrier carrier;
@@ -27,11 +33,14 @@ struct module {
 	struct submit *submit;
 	size_t lane_bytes, board_bytes;
 	int mappings;
-	struct {
-		void *at;
-		size_t bytes;
-	} mapped[MAPPINGS_MAX];
+	struct mapping mapped[];
 };
+
+/* Status, boards, and slots and acknowledgements of the lanes to and from a peer. */
+static size_t mappings_max(int size)
+{
+	return 1 + size + WINDOWS * 4 * size;
+}
 
 static struct module *module_of(struct link *link)
 {
@@ -88,13 +97,13 @@ static int join(struct link *link, struct rendezvous *rv)
 			config->rank, strerror(errno));
 }
 
-static int make_window(struct link *link)
+static int make_window(struct link *link, int number)
 {
 	struct module *m = module_of(link);
 	struct kcr_window window = {
 		.size = sizeof(window),
-		.window = WINDOW,
-		.board_bytes = m->board_bytes,
+		.window = number,
+		.board_bytes = number == BOARD_WINDOW ? m->board_bytes : 0,
 	};
 	struct kcr_lane_desc *lanes;
 	int count, err = 0;
@@ -110,7 +119,7 @@ static int make_window(struct link *link)
 	if (err == -ENOMEM)
 		return kcr_fail(NULL, err,
 				"no memory for a window of %zu bytes a rank: see ulimit -l and the memory cgroup",
-				m->board_bytes + (link->world->config.size - 1) *
+				(size_t)window.board_bytes + (link->world->config.size - 1) *
 				(m->lane_bytes + PAGE));
 	if (err)
 		return kcr_fail(NULL, err, "cannot make a window of %d lanes: %s",
@@ -118,17 +127,17 @@ static int make_window(struct link *link)
 	return 0;
 }
 
-static void *map_part(struct link *link, int part, int index, size_t bytes,
-		      bool writable)
+static void *map_part(struct link *link, int window, int part, int index,
+		      size_t bytes, bool writable)
 {
 	struct module *m = module_of(link);
 	void *at;
 
 	at = mmap(NULL, bytes, writable ? PROT_READ | PROT_WRITE : PROT_READ,
-		  MAP_SHARED, m->device, KCR_MMAP_OFFSET(WINDOW, part, index));
+		  MAP_SHARED, m->device, KCR_MMAP_OFFSET(window, part, index));
 	if (at == MAP_FAILED) {
-		kcr_fail(NULL, -errno, "cannot map part %d, index %d, of the window: %s",
-			 part, index, strerror(errno));
+		kcr_fail(NULL, -errno, "cannot map part %d, index %d, of window %d: %s",
+			 part, index, window, strerror(errno));
 		return NULL;
 	}
 	m->mapped[m->mappings].at = at;
@@ -149,53 +158,59 @@ static int module_attach(struct link *link, struct rendezvous *rv, char *note)
 	if (m->device < 0)
 		return m->device;
 	err = join(link, rv);
-	if (!err)
-		err = make_window(link);
+	for (int window = 0; window < WINDOWS && !err; window++)
+		err = make_window(link, window);
 	if (!err)
 		err = submit_create(m->device, config, &m->submit);
 	if (err)
 		return err;
-	link->status = map_part(link, KCR_MAP_STATUS, 0, PAGE, false);
+	link->status = map_part(link, 0, KCR_MAP_STATUS, 0, PAGE, false);
 	return link->status ? 0 : -ENOMEM;
 }
 
-static int map_peer(struct link *link, int peer)
+static int map_lanes(struct link *link, int peer, enum lane_set set)
 {
 	struct module *m = module_of(link);
 	int me = link->world->config.rank;
 	int out = lane_index(link, me, peer), in = lane_index(link, peer, me);
-	void *slots, *ack, *board;
+	void *slots, *ack;
 
-	board = map_part(link, KCR_MAP_BOARD, peer, m->board_bytes, false);
+	slots = map_part(link, set, KCR_MAP_SLOTS, out, m->lane_bytes, true);
+	ack = slots ? map_part(link, set, KCR_MAP_ACK, out, PAGE, false) : NULL;
+	if (!ack)
+		return -ENXIO;
+	link_place_tx_lane(link, peer, set, slots, ack);
+	slots = map_part(link, set, KCR_MAP_SLOTS, in, m->lane_bytes, false);
+	ack = slots ? map_part(link, set, KCR_MAP_ACK, in, PAGE, true) : NULL;
+	if (!ack)
+		return -ENXIO;
+	link_place_rx_lane(link, peer, set, slots, ack);
+	return 0;
+}
+
+static int map_board(struct link *link, int rank)
+{
+	void *board = map_part(link, BOARD_WINDOW, KCR_MAP_BOARD, rank,
+			       module_of(link)->board_bytes,
+			       rank == link->world->config.rank);
+
 	if (!board)
 		return -ENXIO;
-	link_place_board(link, peer, board);
-	slots = map_part(link, KCR_MAP_SLOTS, out, m->lane_bytes, true);
-	ack = slots ? map_part(link, KCR_MAP_ACK, out, PAGE, false) : NULL;
-	if (!ack)
-		return -ENXIO;
-	link_place_tx_lane(link, peer, slots, ack);
-	slots = map_part(link, KCR_MAP_SLOTS, in, m->lane_bytes, false);
-	ack = slots ? map_part(link, KCR_MAP_ACK, in, PAGE, true) : NULL;
-	if (!ack)
-		return -ENXIO;
-	link_place_rx_lane(link, peer, slots, ack);
+	link_place_board(link, rank, board);
 	return 0;
 }
 
 static int module_map(struct link *link, struct rendezvous *rv)
 {
-	struct module *m = module_of(link);
-	int me = link->world->config.rank, err = 0;
-	void *board;
+	int err = map_board(link, link->world->config.rank);
 
 	(void)rv;
-	board = map_part(link, KCR_MAP_BOARD, me, m->board_bytes, true);
-	if (!board)
-		return -ENXIO;
-	link_place_board(link, me, board);
-	for (uint64_t rest = link->others; rest && !err; rest &= rest - 1)
-		err = map_peer(link, __builtin_ctzll(rest));
+	rankset_for_each(rank, &link->others) {
+		if (!err)
+			err = map_board(link, rank);
+		for (int set = 0; set < LANE_SETS && !err; set++)
+			err = map_lanes(link, rank, set);
+	}
 	return err;
 }
 
@@ -221,12 +236,17 @@ static int module_park(struct link *link, uint64_t seen, uint64_t timeout_ns)
 	}
 }
 
-static void module_kick(struct link *link, uint64_t ranks)
+static void module_kick(struct link *link, const struct rankset *ranks)
 {
-	struct kcr_kick kick = { .size = sizeof(kick), .mask = ranks };
+	struct kcr_kick kick = { .size = sizeof(kick) };
 
-	submit_command(module_of(link)->submit, KCR_CMD_KICK, &kick,
-		       sizeof(kick));
+	for (int i = 0; i < RANKSET_WORDS; i++) {
+		kick.base = 64 * i;
+		kick.mask = ranks->word[i];
+		if (kick.mask)
+			submit_command(module_of(link)->submit, KCR_CMD_KICK,
+				       &kick, sizeof(kick));
+	}
 }
 
 static void module_fail(struct link *link, int error)
@@ -268,9 +288,10 @@ static const struct carrier_ops module_ops = {
 	.close = module_close,
 };
 
-struct carrier *carrier_module(void)
+struct carrier *carrier_module(int size)
 {
-	struct module *m = calloc(1, sizeof(*m));
+	struct module *m = calloc(1, sizeof(*m) + mappings_max(size) *
+				  sizeof(m->mapped[0]));
 
 	if (!m)
 		return NULL;

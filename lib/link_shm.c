@@ -47,7 +47,7 @@ struct shm {
 	size_t bytes;
 	size_t lane_bytes;
 	size_t board_at, lanes_at, acks_at;
-	struct mapping ranks[KCR_RANKS_MAX];
+	struct mapping ranks[];
 };
 
 static struct shm *shm_of(struct link *link)
@@ -57,25 +57,29 @@ static struct shm *shm_of(struct link *link)
 
 static void lay_out(struct shm *shm, const struct kcr_config *config)
 {
-	size_t acks = (config->size * KCR_CACHE_LINE + PAGE - 1) & ~(PAGE - 1);
+	size_t acks = LANE_SETS * config->size * KCR_CACHE_LINE;
 
 	shm->lane_bytes = link_lane_bytes(config);
 	shm->board_at = PAGE;
 	shm->lanes_at = shm->board_at + link_board_bytes(config);
-	shm->acks_at = shm->lanes_at + config->size * shm->lane_bytes;
-	shm->bytes = shm->acks_at + acks;
+	shm->acks_at = shm->lanes_at +
+		       LANE_SETS * config->size * shm->lane_bytes;
+	shm->bytes = shm->acks_at + ((acks + PAGE - 1) & ~(PAGE - 1));
 }
 
-static unsigned char *lane_of(struct shm *shm, int source, int destination)
+static unsigned char *lane_of(struct shm *shm, int source, int destination,
+			      enum lane_set set)
 {
 	return shm->ranks[source].memory + shm->lanes_at +
-	       destination * shm->lane_bytes;
+	       (LANE_SETS * destination + set) * shm->lane_bytes;
 }
 
-static struct kcr_ack *ack_of(struct shm *shm, int destination, int source)
+static struct kcr_ack *ack_of(struct shm *shm, int destination, int source,
+			      enum lane_set set)
 {
 	return (struct kcr_ack *)(shm->ranks[destination].memory +
-				  shm->acks_at + source * KCR_CACHE_LINE);
+				  shm->acks_at +
+				  (LANE_SETS * source + set) * KCR_CACHE_LINE);
 }
 
 /* Anonymous memory that grows with use would fault when there is none left. */
@@ -217,21 +221,26 @@ static int map_peer(struct link *link, int rank)
 				"the memory found for rank %d belongs to another world",
 				rank);
 	link_place_board(link, rank, board);
-	link_place_tx_lane(link, rank, lane_of(shm, me, rank),
-			   ack_of(shm, rank, me));
-	link_place_rx_lane(link, rank, lane_of(shm, rank, me),
-			   ack_of(shm, me, rank));
+	for (int set = 0; set < LANE_SETS; set++) {
+		link_place_tx_lane(link, rank, set, lane_of(shm, me, rank, set),
+				   ack_of(shm, rank, me, set));
+		link_place_rx_lane(link, rank, set, lane_of(shm, rank, me, set),
+				   ack_of(shm, me, rank, set));
+	}
 	return 0;
 }
 
 static int shm_map(struct link *link, struct rendezvous *rv)
 {
-	int err = 0;
+	int err;
 
 	(void)rv;
-	for (uint64_t rest = link->others; rest && !err; rest &= rest - 1)
-		err = map_peer(link, __builtin_ctzll(rest));
-	return err;
+	rankset_for_each(rank, &link->others) {
+		err = map_peer(link, rank);
+		if (err)
+			return err;
+	}
+	return 0;
 }
 
 static uint32_t *futex_of(struct kcr_status *status)
@@ -248,10 +257,10 @@ static void ring(struct kcr_status *status)
 	syscall(SYS_futex, futex_of(status), FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
-static void shm_kick(struct link *link, uint64_t ranks)
+static void shm_kick(struct link *link, const struct rankset *ranks)
 {
-	for (; ranks; ranks &= ranks - 1)
-		ring(shm_of(link)->ranks[__builtin_ctzll(ranks)].status);
+	rankset_for_each(rank, ranks)
+		ring(shm_of(link)->ranks[rank].status);
 }
 
 /* What has become of a rank, in everyone's page. */
@@ -301,8 +310,7 @@ static void look_for_dead(struct link *link)
 {
 	struct shm *shm = shm_of(link);
 
-	for (uint64_t rest = link->others; rest; rest &= rest - 1) {
-		int r = __builtin_ctzll(rest);
+	rankset_for_each(r, &link->others) {
 		uint8_t *state = &link->status->member[r];
 
 		if (__atomic_load_n(state, __ATOMIC_ACQUIRE) != KCR_MEMBER_JOINED ||
@@ -357,15 +365,16 @@ static const struct carrier_ops shm_ops = {
 	.attach = shm_attach,
 	.map = shm_map,
 	.park = shm_park,
+	.look = look_for_dead,
 	.kick = shm_kick,
 	.fail = shm_fail,
 	.leave = shm_leave,
 	.close = shm_close,
 };
 
-struct carrier *carrier_shm(void)
+struct carrier *carrier_shm(int size)
 {
-	struct shm *shm = calloc(1, sizeof(*shm));
+	struct shm *shm = calloc(1, sizeof(*shm) + size * sizeof(shm->ranks[0]));
 
 	if (!shm)
 		return NULL;

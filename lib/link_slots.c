@@ -15,7 +15,7 @@
  */
 #include <errno.h>
 #include <string.h>
-#include "link.h"
+#include "request.h"
 
 static unsigned char *slot_at(const struct slots *slots, uint64_t sequence)
 {
@@ -43,17 +43,24 @@ size_t link_room(const struct tx *tx)
 	return tx->slots.capacity - sizeof(struct frame_header);
 }
 
+/* What a reader has acknowledged, or @old while it is being written. */
+static uint64_t read_ack(const struct kcr_ack *ack, uint64_t old)
+{
+	uint64_t sequence = load_acquire(&ack->sequence);
+
+	return sequence == ~load_acquire(&ack->complement) ? sequence : old;
+}
+
 /* The lowest acknowledgement of all readers, as far as it can be read now. */
-static uint64_t read_acks(const struct tx *tx)
+static uint64_t read_acks(const struct link *link, const struct tx *tx)
 {
 	uint64_t lowest = UINT64_MAX;
 
-	for (uint64_t rest = tx->readers; rest; rest &= rest - 1) {
-		const struct kcr_ack *ack = tx->ack[__builtin_ctzll(rest)];
-		uint64_t sequence = load_acquire(&ack->sequence);
+	if (tx->peer >= 0)
+		return read_ack(tx->ack, tx->acked);
+	rankset_for_each(r, &link->others) {
+		uint64_t sequence = read_ack(tx->acks[r], tx->acked);
 
-		if (sequence != ~load_acquire(&ack->complement))
-			return tx->acked;
 		if (sequence < lowest)
 			lowest = sequence;
 	}
@@ -61,61 +68,86 @@ static uint64_t read_acks(const struct tx *tx)
 }
 
 /* May the next sequence be written? */
-bool link_has_room(struct tx *tx)
+bool link_has_room(struct link *link, struct tx *tx)
 {
 	uint64_t next = tx->slots.next;
 
 	if (next - tx->acked <= tx->slots.depth)
 		return true;
-	tx->acked = read_acks(tx);
+	tx->acked = read_acks(link, tx);
 	return next - tx->acked <= tx->slots.depth;
+}
+
+/* Readers that have not taken yet what is in the next slot. */
+void link_behind(const struct link *link, const struct tx *tx,
+		 struct rankset *ranks)
+{
+	rankset_for_each(r, &link->others) {
+		const struct kcr_ack *ack = tx->peer < 0 ? tx->acks[r] : tx->ack;
+
+		if (tx->peer >= 0 && tx->peer != r)
+			continue;
+		if (tx->slots.next - read_ack(ack, 0) > tx->slots.depth)
+			rankset_add(ranks, r);
+	}
 }
 
 /**
  * link_begin() - take the next frame of a channel to be filled
- * @op: the operation
+ * @r: the request
  * @tx: the channel
  * @segment: which segment of the message it carries
  * @payload: where its bytes go, behind the header
  *
- * Waits while the readers have not taken what is in the slot. Returns 0 or
- * a negative errno that has ended the world.
+ * Returns 0, or -EAGAIN while the readers have not taken what is in the slot.
  */
-int link_begin(struct op *op, struct tx *tx, size_t segment, void **payload)
+int link_begin(struct kcr_request *r, struct tx *tx, size_t segment,
+	       void **payload)
 {
 	unsigned char *slot;
-	int err;
 
-	if (!link_has_room(tx)) {
-		err = link_wait_room(op, tx);
-		if (err)
-			return err;
+	if (!link_has_room(r->link, tx)) {
+		link_behind(r->link, tx, &r->blocked);
+		return -EAGAIN;
 	}
 	slot = slot_at(&tx->slots, tx->slots.next);
-	op->header.segment = segment;
-	memcpy(slot + KCR_SLOT_PAYLOAD, &op->header, sizeof(op->header));
-	*payload = slot + KCR_SLOT_PAYLOAD + sizeof(op->header);
+	r->header.segment = segment;
+	memcpy(slot + KCR_SLOT_PAYLOAD, &r->header, sizeof(r->header));
+	*payload = slot + KCR_SLOT_PAYLOAD + sizeof(r->header);
 	return 0;
 }
 
 /**
  * link_post() - hand the frame that was begun to its readers
- * @op: the operation
+ * @r: the request
  * @tx: the channel
  * @bytes: of payload behind the header
  */
-void link_post(struct op *op, struct tx *tx, size_t bytes)
+void link_post(struct kcr_request *r, struct tx *tx, size_t bytes)
 {
+	struct link *link = r->link;
 	unsigned char *slot = slot_at(&tx->slots, tx->slots.next);
 	struct kcr_slot *head = (struct kcr_slot *)slot;
 	uint64_t sequence = tx->slots.next++;
-	uint32_t length = bytes + sizeof(op->header);
+	uint32_t length = bytes + sizeof(r->header);
 
 	head->length = length;
 	head->checksum = 0;
 	*(uint64_t *)(slot + KCR_SLOT_GUARD(length)) = ~sequence;
 	store_release(&head->sequence, sequence);
-	op->link->touched |= tx->readers;
+	if (tx->peer < 0)
+		link->touched = link->others;
+	else
+		rankset_add(&link->touched, tx->peer);
+	if (link->carrier->ops->posted)
+		link->carrier->ops->posted(link, tx);
+}
+
+/* The payload of a frame that was posted @back frames ago (1: the last). */
+const void *link_posted(const struct tx *tx, uint64_t back)
+{
+	return slot_at(&tx->slots, tx->slots.next - back) + KCR_SLOT_PAYLOAD +
+	       sizeof(struct frame_header);
 }
 
 /* Has the peer's next frame arrived? */
@@ -124,6 +156,8 @@ bool link_has_frame(const struct rx *rx)
 	const struct kcr_slot *head = (struct kcr_slot *)
 		slot_at(&rx->slots, rx->slots.next);
 
+	if (rx->gate && *rx->gate < rx->slots.next)
+		return false;
 	return load_acquire(&head->sequence) == rx->slots.next;
 }
 
@@ -135,61 +169,89 @@ const struct frame_header *link_header(const struct rx *rx)
 }
 
 /* A peer's memory is its own: bound before use. */
-static int check_frame(struct op *op, struct rx *rx, size_t segment,
+static int check_frame(struct kcr_request *r, struct rx *rx, size_t segment,
 		       size_t bytes)
 {
 	const unsigned char *slot = slot_at(&rx->slots, rx->slots.next);
 	const struct kcr_slot *head = (const struct kcr_slot *)slot;
 	uint32_t length = __atomic_load_n(&head->length, __ATOMIC_RELAXED);
 
-	op->header.segment = segment;
-	if (memcmp(link_header(rx), &op->header, sizeof(op->header)))
-		return link_mismatch(op, rx->peer, link_header(rx));
-	if (length != bytes + sizeof(op->header) ||
+	r->header.segment = segment;
+	if (memcmp(link_header(rx), &r->header, sizeof(r->header)))
+		return link_mismatch(r, rx->peer, link_header(rx));
+	if (length != bytes + sizeof(r->header) ||
 	    *(uint64_t *)(slot + KCR_SLOT_GUARD(length)) != ~rx->slots.next)
-		return kcr_fail(op->world, -EBADMSG,
+		return kcr_fail(r->world, -EBADMSG,
 				"%s #%llu: a damaged frame from rank %d: length %u where %zu belong",
-				kcr_kind_text(op->header.kind),
-				(unsigned long long)op->header.number, rx->peer,
-				length, bytes + sizeof(op->header));
+				kcr_kind_text(r->header.kind),
+				(unsigned long long)r->header.number, rx->peer,
+				length, bytes + sizeof(r->header));
 	return 0;
 }
 
 /**
  * link_peek() - the next frame of a channel, in place
- * @op: the operation
+ * @r: the request
  * @rx: the channel
  * @segment: which segment it must carry
  * @bytes: of payload that it must have behind the header
  * @payload: where they are, until link_release()
  *
- * Waits for the frame. Returns 0, -EPROTO if the peer called something else,
- * -EBADMSG for a damaged frame, or what ended the wait.
+ * Returns 0, -EAGAIN if it has not come yet, -EPROTO if the peer called
+ * something else, or -EBADMSG for a damaged frame.
  */
-int link_peek(struct op *op, struct rx *rx, size_t segment, size_t bytes,
-	      const void **payload)
+int link_peek(struct kcr_request *r, struct rx *rx, size_t segment,
+	      size_t bytes, const void **payload)
 {
 	int err;
 
 	if (!link_has_frame(rx)) {
-		err = link_wait_frame(op, rx);
-		if (err)
-			return err;
+		rankset_add(&r->blocked, rx->peer);
+		return -EAGAIN;
 	}
-	err = check_frame(op, rx, segment, bytes);
+	err = check_frame(r, rx, segment, bytes);
 	if (err)
 		return err;
 	*payload = slot_at(&rx->slots, rx->slots.next) + KCR_SLOT_PAYLOAD +
-		   sizeof(op->header);
+		   sizeof(r->header);
 	return 0;
 }
 
 /* Give the frame's slot back to the peer. */
-void link_release(struct op *op, struct rx *rx)
+void link_release(struct kcr_request *r, struct rx *rx)
 {
 	uint64_t sequence = rx->slots.next++;
 
 	store_release(&rx->ack->sequence, sequence);
 	store_relaxed(&rx->ack->complement, ~sequence);
-	op->link->touched |= rank_bit(rx->peer);
+	rankset_add(&r->link->touched, rx->peer);
+}
+
+/**
+ * link_flush() - wake those who sleep on what was written since the last flush
+ * @link: the link
+ *
+ * Before every wait and at the end of every operation. One fence for all; see
+ * the top of request_wait.c.
+ */
+void link_flush(struct link *link)
+{
+	struct rankset asleep = { 0 };
+	bool any = false;
+
+	if (rankset_is_empty(&link->touched))
+		return;
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	rankset_for_each(r, &link->touched) {
+		const unsigned char *board = link->peers[r].board;
+
+		if (!__atomic_load_n((const uint32_t *)(board + BOARD_SLEEPING),
+				     __ATOMIC_RELAXED))
+			continue;
+		rankset_add(&asleep, r);
+		any = true;
+	}
+	rankset_clear(&link->touched);
+	if (any)
+		link->carrier->ops->kick(link, &asleep);
 }

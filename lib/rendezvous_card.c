@@ -46,7 +46,8 @@ static void read_boot_id(char boot[40])
 		strcpy(boot, "unknown");
 }
 
-static int make_secrets(struct card *card)
+/* An id, a key and an incarnation; rank 0's count. */
+int card_secrets(struct card *card)
 {
 	unsigned char bytes[3][16];
 	int err = process_random(bytes, sizeof(bytes));
@@ -72,7 +73,7 @@ int card_make(const struct kcr_config *config, bool has_module,
 	int err, n;
 
 	memset(card, 0, sizeof(*card));
-	err = make_secrets(card);
+	err = card_secrets(card);
 	if (err)
 		return err;
 	gethostname(host, sizeof(host) - 1);
@@ -83,13 +84,14 @@ int card_make(const struct kcr_config *config, bool has_module,
 		     "host %s\nboot %s\npid %d\nmodule %d\n"
 		     "id %s\nkey %s\nincarnation %s\n"
 		     "agreed\n"
-		     "library %s\nwire %d\nabi %d\nfold %d\ncontract fixed-order\n"
+		     "library %s\nwire %d\nabi %d\nfold %d\ncontract %s\nseed %llu\n"
 		     "size %d\nlocal_size %d\nlink %s\nalgo %s\ndirect_max %zu\n"
 		     "lane_depth %u\nlane_bytes %u\nboard_depth %u\nboard_bytes %u\n",
 		     card->host, card->boot, getpid(), has_module,
 		     card->id, card->key, card->incarnation,
 		     KCR_VERSION, KCR_WIRE_VERSION, KCR_ABI_VERSION,
-		     KCR_FOLD_VERSION, config->size, config->local_size,
+		     KCR_FOLD_VERSION, kcr_contract_names[config->contract],
+		     (unsigned long long)config->seed, config->size, config->local_size,
 		     kcr_link_names[config->link], kcr_algo_names[config->algo],
 		     config->direct_max, config->lane_depth, config->lane_bytes,
 		     config->board_depth, config->board_bytes);

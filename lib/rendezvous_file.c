@@ -44,7 +44,8 @@ struct peer {
 	bool known;
 };
 
-struct rendezvous {
+struct meeting {
+	struct rendezvous rv;
 	const struct kcr_config *config;	/* the caller's until settled */
 	int rank;
 	int size;
@@ -59,6 +60,15 @@ struct rendezvous {
 	struct timespec started;	/* wall clock, as the files' times are */
 	struct peer peers[];
 };
+
+static const struct rendezvous_ops file_ops;
+static void file_close(struct meeting *m);
+static bool is_alive(const struct meeting *m, int rank);
+
+static struct meeting *meeting_of(struct rendezvous *rv)
+{
+	return (struct meeting *)rv;
+}
 
 /* How many worlds this process has made at one place, by rank (ranks may be threads). */
 static unsigned int next_generation(const struct kcr_config *config)
@@ -92,15 +102,15 @@ static unsigned int next_generation(const struct kcr_config *config)
 	return generation;
 }
 
-static void path_of(const struct rendezvous *rv, char path[PATH_BYTES],
+static void path_of(const struct meeting *m, char path[PATH_BYTES],
 		    const char *what, int rank)
 {
 	if (rank < 0)
-		snprintf(path, PATH_BYTES, "%s/%s.%s", rv->dir,
-			 rv->incarnation, what);
+		snprintf(path, PATH_BYTES, "%s/%s.%s", m->dir,
+			 m->incarnation, what);
 	else
-		snprintf(path, PATH_BYTES, "%s/%s.%s.%d", rv->dir,
-			 rv->incarnation, what, rank);
+		snprintf(path, PATH_BYTES, "%s/%s.%s.%d", m->dir,
+			 m->incarnation, what, rank);
 }
 
 static int write_all(int fd, const char *text)
@@ -132,12 +142,12 @@ static int read_all(int fd, char *text, size_t size)
 }
 
 /* A new file under a name of its own, with @text in it. Returns the descriptor. */
-static int make_file(struct rendezvous *rv, const char *text,
+static int make_file(struct meeting *m, const char *text,
 		     char path[PATH_BYTES])
 {
 	int fd, err;
 
-	snprintf(path, PATH_BYTES, "%s/.tmp.XXXXXX", rv->dir);
+	snprintf(path, PATH_BYTES, "%s/.tmp.XXXXXX", m->dir);
 	fd = mkostemp(path, O_CLOEXEC);
 	if (fd < 0)
 		return -errno;
@@ -150,57 +160,57 @@ static int make_file(struct rendezvous *rv, const char *text,
 	return fd;
 }
 
-static int dir_fail(struct rendezvous *rv, int err, const char *what)
+static int dir_fail(struct meeting *m, int err, const char *what)
 {
-	return kcr_fail(NULL, err, "rendezvous directory %s: %s: %s", rv->dir,
+	return kcr_fail(NULL, err, "rendezvous directory %s: %s: %s", m->dir,
 			what, strerror(-err));
 }
 
 /* The directory must be ours: who can write it can join the world. */
-static int open_dir(struct rendezvous *rv)
+static int open_dir(struct meeting *m)
 {
 	struct stat st;
 
-	if (mkdir(rv->dir, 0700) && errno != EEXIST)
-		return dir_fail(rv, -errno, "cannot make it");
-	if (stat(rv->dir, &st))
-		return dir_fail(rv, -errno, "cannot look at it");
+	if (mkdir(m->dir, 0700) && errno != EEXIST)
+		return dir_fail(m, -errno, "cannot make it");
+	if (stat(m->dir, &st))
+		return dir_fail(m, -errno, "cannot look at it");
 	if (!S_ISDIR(st.st_mode))
-		return dir_fail(rv, -ENOTDIR, "cannot use it");
+		return dir_fail(m, -ENOTDIR, "cannot use it");
 	if ((st.st_uid != geteuid() && st.st_uid) || (st.st_mode & 0002))
 		return kcr_fail(NULL, -EACCES,
 				"rendezvous directory %s: owner %u and mode %o let others in; must be yours and not world-writable",
-				rv->dir, st.st_uid, st.st_mode & 07777);
+				m->dir, st.st_uid, st.st_mode & 07777);
 	return 0;
 }
 
 /* Put our card at @path, exclusively. */
-static int publish_card(struct rendezvous *rv, const char *path)
+static int publish_card(struct meeting *m, const char *path)
 {
 	char temporary[PATH_BYTES];
 	int err = 0;
 
-	rv->fd = make_file(rv, rv->card.text, temporary);
-	if (rv->fd < 0) {
-		err = rv->fd;
-		rv->fd = NOT_OPEN;
-		return dir_fail(rv, err, "cannot write a card");
+	m->fd = make_file(m, m->card.text, temporary);
+	if (m->fd < 0) {
+		err = m->fd;
+		m->fd = NOT_OPEN;
+		return dir_fail(m, err, "cannot write a card");
 	}
-	err = alive_own(rv->fd);
+	err = alive_own(m->fd);
 	if (err) {
 		unlink(temporary);
-		close(rv->fd);
-		rv->fd = NOT_OPEN;
-		return dir_fail(rv, err, "cannot lock a card");
+		close(m->fd);
+		m->fd = NOT_OPEN;
+		return dir_fail(m, err, "cannot lock a card");
 	}
 	if (link(temporary, path))
 		err = -errno;
 	unlink(temporary);
 	if (err) {
-		alive_disown(rv->fd);
-		rv->fd = NOT_OPEN;
+		alive_disown(m->fd);
+		m->fd = NOT_OPEN;
 		return err == -EEXIST ? err :
-		       dir_fail(rv, err, "cannot publish a card");
+		       dir_fail(m, err, "cannot publish a card");
 	}
 	return 0;
 }
@@ -228,20 +238,20 @@ static int look_at_card(const char *path, struct card *card, bool *held)
 }
 
 /**
- * rendezvous_error() - the error that a rank has published, if there is one
- * @rv: the rendezvous
+ * file_error() - the error that a rank has published, if there is one
+ * @m: the meeting
  *
  * Returns it, with its sentence in kcr_error(NULL), or 0.
  */
-int rendezvous_error(struct rendezvous *rv)
+static int file_error(struct meeting *m)
 {
 	char path[PATH_BYTES], text[KCR_ERROR_BYTES];
 	char *sentence;
 	int fd, err;
 
-	if (!rv->incarnation[0])
+	if (!m->incarnation[0])
 		return 0;
-	path_of(rv, path, "error", -1);
+	path_of(m, path, "error", -1);
 	fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0)
 		return 0;
@@ -255,38 +265,38 @@ int rendezvous_error(struct rendezvous *rv)
 }
 
 /**
- * rendezvous_fail() - make every rank fail with this rank's error
- * @rv: the rendezvous
+ * file_fail() - make every rank fail with this rank's error
+ * @m: the meeting
  * @error: a negative errno; kcr_error(NULL) has the sentence
  *
  * The first error of an attempt is everyone's. Returns it.
  */
-int rendezvous_fail(struct rendezvous *rv, int error)
+static int file_fail(struct meeting *m, int error)
 {
 	char text[KCR_ERROR_BYTES + 16], path[PATH_BYTES], temporary[PATH_BYTES];
 	int fd;
 
-	if (!rv->incarnation[0])
+	if (!m->incarnation[0])
 		return error;
 	snprintf(text, sizeof(text), "%d\n%s", error, kcr_error(NULL));
-	fd = make_file(rv, text, temporary);
+	fd = make_file(m, text, temporary);
 	if (fd < 0)
 		return error;
 	close(fd);
-	path_of(rv, path, "error", -1);
+	path_of(m, path, "error", -1);
 	if (link(temporary, path) && errno != EEXIST)
-		dir_fail(rv, -errno, "cannot publish an error");
+		dir_fail(m, -errno, "cannot publish an error");
 	unlink(temporary);
-	error = rendezvous_error(rv) ?: error;
+	error = file_error(m) ?: error;
 	return error;
 }
 
 /* Wait a little, less at first. Returns 0, or -ETIMEDOUT. */
-static int pause_a_little(struct rendezvous *rv, unsigned int *rounds)
+static int pause_a_little(struct meeting *m, unsigned int *rounds)
 {
 	struct timespec t = { 0 };
 
-	if (process_now_ns() > rv->deadline_ns)
+	if (process_now_ns() > m->deadline_ns)
 		return -ETIMEDOUT;
 	if ((*rounds)++ < 20) {
 		sched_yield();
@@ -297,18 +307,18 @@ static int pause_a_little(struct rendezvous *rv, unsigned int *rounds)
 	return 0;
 }
 
-static int duplicate(struct rendezvous *rv, const struct card *other)
+static int duplicate(struct meeting *m, const struct card *other)
 {
-	return rendezvous_fail(rv, kcr_fail(NULL, -EEXIST,
+	return file_fail(m, kcr_fail(NULL, -EEXIST,
 		"rank %d is claimed twice: by host %s pid %d and by host %s pid %d",
-		rv->rank, other->host, other->pid, rv->card.host, rv->card.pid));
+		m->rank, other->host, other->pid, m->card.host, m->card.pid));
 }
 
 /* Files of an attempt whose leader is dead. */
-static void sweep(struct rendezvous *rv, const char *incarnation)
+static void sweep(struct meeting *m, const char *incarnation)
 {
 	struct dirent *entry;
-	DIR *dir = opendir(rv->dir);
+	DIR *dir = opendir(m->dir);
 
 	if (!dir)
 		return;
@@ -323,30 +333,30 @@ static void sweep(struct rendezvous *rv, const char *incarnation)
  * people wait in, the other's. Dead: 0, try again. The directory is locked,
  * so that of two that find a dead one none removes the other's.
  */
-static int contest_lead(struct rendezvous *rv)
+static int contest_lead(struct meeting *m)
 {
-	int dir = open(rv->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int dir = open(m->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	struct card other;
 	int fd, err = 0;
 	bool held;
 
 	if (dir < 0 || flock(dir, LOCK_EX)) {
-		err = dir_fail(rv, -errno, "cannot lock it");
+		err = dir_fail(m, -errno, "cannot lock it");
 		goto out;
 	}
-	fd = look_at_card(rv->leader, &other, &held);
+	fd = look_at_card(m->leader, &other, &held);
 	if (fd >= 0)
 		close(fd);
 	if (fd == -ENOENT) {
 		goto out;
 	} else if (fd < 0 && fd != ALIVE_OURS) {
-		err = dir_fail(rv, fd, "cannot read a card");
+		err = dir_fail(m, fd, "cannot read a card");
 	} else if (held) {
-		strcpy(rv->incarnation, other.incarnation);
-		err = duplicate(rv, &other);
+		strcpy(m->incarnation, other.incarnation);
+		err = duplicate(m, &other);
 	} else {
-		unlink(rv->leader);
-		sweep(rv, other.incarnation);
+		unlink(m->leader);
+		sweep(m, other.incarnation);
 	}
 out:
 	if (dir >= 0)
@@ -354,16 +364,16 @@ out:
 	return err;
 }
 
-static int lead(struct rendezvous *rv)
+static int lead(struct meeting *m)
 {
 	int err;
 
-	strcpy(rv->incarnation, rv->card.incarnation);
+	strcpy(m->incarnation, m->card.incarnation);
 	for (;;) {
-		err = publish_card(rv, rv->leader);
+		err = publish_card(m, m->leader);
 		if (err != -EEXIST)
 			return err;
-		err = contest_lead(rv);
+		err = contest_lead(m);
 		if (err)
 			return err;
 	}
@@ -374,118 +384,118 @@ static int lead(struct rendezvous *rv)
  * Without a name for the launch the time must tell: its error is new, and no
  * other leader comes, as it would if ours were an attempt to do better.
  */
-static bool is_our_error(struct rendezvous *rv, const char *incarnation,
+static bool is_our_error(struct meeting *m, const char *incarnation,
 			 uint64_t waited_ns)
 {
 	char path[PATH_BYTES];
 	struct stat st;
 
-	snprintf(path, sizeof(path), "%s/%s.error", rv->dir, incarnation);
+	snprintf(path, sizeof(path), "%s/%s.error", m->dir, incarnation);
 	if (stat(path, &st))
 		return false;
-	return rv->config->job ||
-	       (st.st_mtim.tv_sec + 1 >= rv->started.tv_sec &&
+	return m->config->job ||
+	       (st.st_mtim.tv_sec + 1 >= m->started.tv_sec &&
 		waited_ns > NEXT_LAUNCH_MS * 1000000ull);
 }
 
 /* Find a live leader, or one that has died of an error that is for us. */
-static int follow(struct rendezvous *rv)
+static int follow(struct meeting *m)
 {
 	uint64_t began_ns = process_now_ns();
-	struct peer *leader = &rv->peers[0];
+	struct peer *leader = &m->peers[0];
 	unsigned int rounds = 0;
 	bool held;
 	int fd;
 
 	for (;;) {
-		fd = look_at_card(rv->leader, &leader->card, &held);
+		fd = look_at_card(m->leader, &leader->card, &held);
 		if (fd == ALIVE_OURS)
 			break;
 		if (fd < 0 && fd != -ENOENT)
-			return dir_fail(rv, fd, "cannot read rank 0's card");
+			return dir_fail(m, fd, "cannot read rank 0's card");
 		if (fd >= 0 &&
-		    (held || is_our_error(rv, leader->card.incarnation,
+		    (held || is_our_error(m, leader->card.incarnation,
 					  process_now_ns() - began_ns)))
 			break;
 		if (fd >= 0)
 			close(fd);
-		if (pause_a_little(rv, &rounds))
+		if (pause_a_little(m, &rounds))
 			return kcr_fail(NULL, -ETIMEDOUT,
 					"no word from rank 0 at %s after %.1f s",
-					rv->leader,
-					rv->config->rendezvous_ms / 1e3);
+					m->leader,
+					m->config->rendezvous_ms / 1e3);
 	}
 	leader->fd = fd;
 	return 0;
 }
 
 /* Rank R's place is free, unless another process claims it. */
-static int take_place(struct rendezvous *rv)
+static int take_place(struct meeting *m)
 {
 	char path[PATH_BYTES];
 	struct card other;
 	bool held;
 	int fd, err;
 
-	path_of(rv, path, "card", rv->rank);
-	err = publish_card(rv, path);
+	path_of(m, path, "card", m->rank);
+	err = publish_card(m, path);
 	if (err != -EEXIST)
 		return err;
 	fd = look_at_card(path, &other, &held);
 	if (fd < 0 && fd != ALIVE_OURS)
-		return dir_fail(rv, fd, "cannot read a card");
+		return dir_fail(m, fd, "cannot read a card");
 	if (fd >= 0)
 		close(fd);
 	if (held)
-		return duplicate(rv, &other);
-	return rendezvous_fail(rv, kcr_fail(NULL, -ECONNRESET,
+		return duplicate(m, &other);
+	return file_fail(m, kcr_fail(NULL, -ECONNRESET,
 		"rank %d died while the ranks came together (host %s, pid %d)",
-		rv->rank, other.host, other.pid));
+		m->rank, other.host, other.pid));
 }
 
-static int join_attempt(struct rendezvous *rv)
+static int join_attempt(struct meeting *m)
 {
-	struct card *first = &rv->peers[0].card;
+	struct card *first = &m->peers[0].card;
 	int err;
 
-	err = follow(rv);
+	err = follow(m);
 	if (err)
 		return err;
-	strcpy(rv->incarnation, first->incarnation);
-	rv->peers[0].known = true;
-	err = rendezvous_error(rv);
+	strcpy(m->incarnation, first->incarnation);
+	m->peers[0].known = true;
+	err = file_error(m);
 	if (err)
 		return err;
-	err = take_place(rv);
+	err = take_place(m);
 	if (err)
 		return err;
-	err = card_compare(first, rv->rank, &rv->card);
-	return err ? rendezvous_fail(rv, err) : 0;
+	err = card_compare(first, m->rank, &m->card);
+	return err ? file_fail(m, err) : 0;
 }
 
 /* Ranks of which @have is not true, in words. */
-static void name_missing(struct rendezvous *rv,
-			 bool (*have)(struct rendezvous *rv, int rank),
+static void name_missing(struct meeting *m,
+			 bool (*have)(struct meeting *m, int rank),
 			 char *text, size_t size)
 {
 	size_t at = 0;
 
 	text[0] = 0;
-	for (int r = 0; r < rv->size && at < size; r++)
-		if (r != rv->rank && !have(rv, r))
+	for (int r = 0; r < m->size && at < size; r++)
+		if (r != m->rank && !have(m, r))
 			at += snprintf(text + at, size - at, "%srank %d",
 				       at ? ", " : "", r);
 }
 
-static int check_alive(struct rendezvous *rv)
+static int check_alive(struct meeting *m)
 {
-	for (int r = 0; r < rv->size; r++) {
-		const struct card *card = &rv->peers[r].card;
+	for (int r = 0; r < m->size; r++) {
+		const struct card *card = &m->peers[r].card;
 
-		if (r == rv->rank || !rv->peers[r].known ||
-		    rendezvous_is_alive(rv, r))
+		if (r == m->rank || !m->peers[r].known ||
+		    is_alive(m, r))
 			continue;
-		return rendezvous_fail(rv, kcr_fail(NULL, -ECONNRESET,
+		return file_fail(m, kcr_fail(NULL, -ECONNRESET,
 			"rank %d died while the ranks came together (host %s, pid %d)",
 			r, card->host, card->pid));
 	}
@@ -493,124 +503,119 @@ static int check_alive(struct rendezvous *rv)
 }
 
 /* Call @get for each other rank until it is true for all. */
-static int gather(struct rendezvous *rv,
-		  int (*get)(struct rendezvous *rv, int rank),
-		  bool (*have)(struct rendezvous *rv, int rank))
+static int gather(struct meeting *m,
+		  int (*get)(struct meeting *m, int rank),
+		  bool (*have)(struct meeting *m, int rank))
 {
 	unsigned int rounds = 0;
 	char names[KCR_ERROR_BYTES / 2];
 	int err, r = 0;
 
 	for (;;) {
-		for (r = 0; r < rv->size; r++) {
-			if (r == rv->rank || have(rv, r))
+		for (r = 0; r < m->size; r++) {
+			if (r == m->rank || have(m, r))
 				continue;
-			err = get(rv, r);
+			err = get(m, r);
 			if (err && err != -ENOENT)
 				return err;
 			if (err)
 				break;
 		}
-		if (r == rv->size)
+		if (r == m->size)
 			return 0;
-		err = rendezvous_error(rv);
+		err = file_error(m);
 		if (!err && rounds >= 20)
-			err = check_alive(rv);
+			err = check_alive(m);
 		if (err)
 			return err;
-		if (pause_a_little(rv, &rounds)) {
+		if (pause_a_little(m, &rounds)) {
 			/* Only the first that is missing was looked for. */
-			for (r = 0; r < rv->size; r++)
-				if (r != rv->rank && !have(rv, r))
-					get(rv, r);
-			name_missing(rv, have, names, sizeof(names));
-			return rendezvous_fail(rv, kcr_fail(NULL, -ETIMEDOUT,
+			for (r = 0; r < m->size; r++)
+				if (r != m->rank && !have(m, r))
+					get(m, r);
+			name_missing(m, have, names, sizeof(names));
+			return file_fail(m, kcr_fail(NULL, -ETIMEDOUT,
 				"no word from %s at %s after %.1f s", names,
-				rv->dir, rv->config->rendezvous_ms / 1e3));
+				m->dir, m->config->rendezvous_ms / 1e3));
 		}
 	}
 }
 
-static bool have_card(struct rendezvous *rv, int rank)
+static bool have_card(struct meeting *m, int rank)
 {
-	return rv->peers[rank].known;
+	return m->peers[rank].known;
 }
 
-static int get_card(struct rendezvous *rv, int rank)
+static int get_card(struct meeting *m, int rank)
 {
-	struct peer *peer = &rv->peers[rank];
-	const struct card *first = rv->rank ? &rv->peers[0].card : &rv->card;
+	struct peer *peer = &m->peers[rank];
+	const struct card *first = m->rank ? &m->peers[0].card : &m->card;
 	char path[PATH_BYTES];
 	bool held;
 	int fd, err;
 
-	path_of(rv, path, "card", rank);
+	path_of(m, path, "card", rank);
 	fd = look_at_card(path, &peer->card, &held);
 	if (fd == -ENOENT)
 		return fd;
 	if (fd < 0 && fd != ALIVE_OURS)
-		return dir_fail(rv, fd, "cannot read a card");
+		return dir_fail(m, fd, "cannot read a card");
 	peer->fd = fd;
 	peer->known = true;
 	err = card_compare(first, rank, &peer->card);
-	return err ? rendezvous_fail(rv, err) : 0;
+	return err ? file_fail(m, err) : 0;
 }
 
-static void note_path(const struct rendezvous *rv, char path[PATH_BYTES],
+static void note_path(const struct meeting *m, char path[PATH_BYTES],
 		      int round, int rank)
 {
 	char what[32];
 
 	snprintf(what, sizeof(what), "note.%d", round);
-	path_of(rv, path, what, rank);
+	path_of(m, path, what, rank);
 }
 
-static bool have_note(struct rendezvous *rv, int rank)
+static bool have_note(struct meeting *m, int rank)
 {
-	return rv->peers[rank].note[0];
+	return m->peers[rank].note[0];
 }
 
-static int get_note(struct rendezvous *rv, int rank)
+static int get_note(struct meeting *m, int rank)
 {
 	char path[PATH_BYTES];
 	int fd, err;
 
-	note_path(rv, path, rv->round, rank);
+	note_path(m, path, m->round, rank);
 	fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0)
 		return errno == ENOENT ? -ENOENT :
-		       dir_fail(rv, -errno, "cannot read a note");
-	err = read_all(fd, rv->peers[rank].note, NOTE_BYTES);
+		       dir_fail(m, -errno, "cannot read a note");
+	err = read_all(fd, m->peers[rank].note, NOTE_BYTES);
 	close(fd);
 	return err;
 }
 
-/**
- * rendezvous_exchange() - give every rank a note and get theirs
- * @rv: the rendezvous
- * @note: not empty, shorter than NOTE_BYTES
- *
- * A rank that fails meanwhile, or dies, is everyone's error.
- */
-int rendezvous_exchange(struct rendezvous *rv, const char *note)
+/* A rank that fails meanwhile, or dies, is everyone's error. */
+static int file_exchange(struct rendezvous *rv, const char *note)
 {
+	struct meeting *m = meeting_of(rv);
 	char path[PATH_BYTES], temporary[PATH_BYTES];
 	int fd;
 
-	for (int r = 0; r < rv->size; r++)
-		rv->peers[r].note[0] = 0;
-	rv->round++;
-	fd = make_file(rv, note, temporary);
+	for (int r = 0; r < m->size; r++)
+		m->peers[r].note[0] = 0;
+	m->round++;
+	fd = make_file(m, note, temporary);
 	if (fd < 0)
-		return dir_fail(rv, fd, "cannot write a note");
+		return dir_fail(m, fd, "cannot write a note");
 	close(fd);
-	note_path(rv, path, rv->round, rv->rank);
+	note_path(m, path, m->round, m->rank);
 	if (rename(temporary, path))
-		return dir_fail(rv, -errno, "cannot publish a note");
-	return gather(rv, get_note, have_note);
+		return dir_fail(m, -errno, "cannot publish a note");
+	return gather(m, get_note, have_note);
 }
 
-static int parse_place(struct rendezvous *rv, const struct kcr_config *config)
+static int parse_place(struct meeting *m, const struct kcr_config *config)
 {
 	const char *place = config->rendezvous;
 	unsigned int generation;
@@ -619,47 +624,49 @@ static int parse_place(struct rendezvous *rv, const struct kcr_config *config)
 		return kcr_fail(NULL, -EINVAL,
 				"rendezvous is \"%s\", must be file:/directory",
 				place);
-	if (snprintf(rv->dir, sizeof(rv->dir), "%s", place + 5) >=
-	    (int)sizeof(rv->dir))
+	if (snprintf(m->dir, sizeof(m->dir), "%s", place + 5) >=
+	    (int)sizeof(m->dir))
 		return kcr_fail(NULL, -ENAMETOOLONG,
 				"rendezvous has %zu bytes, at most %zu work",
-				strlen(place), sizeof(rv->dir) + 4);
+				strlen(place), sizeof(m->dir) + 4);
 	if (config->job && (strchr(config->job, '/') ||
 			    strlen(config->job) > 64))
 		return kcr_fail(NULL, -EINVAL,
 				"job is \"%s\", must be at most 64 characters without /",
 				config->job);
 	generation = next_generation(config);
-	snprintf(rv->leader, sizeof(rv->leader), "%s/%s.%u.leader", rv->dir,
+	snprintf(m->leader, sizeof(m->leader), "%s/%s.%u.leader", m->dir,
 		 config->job ? config->job : "kcr", generation);
-	return open_dir(rv);
+	return open_dir(m);
 }
 
 /* A rendezvous whose place is known, before anybody is met. */
 static int make(const struct kcr_config *config, bool has_module,
-		struct rendezvous **out)
+		struct meeting **out)
 {
-	struct rendezvous *rv;
+	struct meeting *m;
 	int err;
 
-	rv = calloc(1, sizeof(*rv) + config->size * sizeof(rv->peers[0]));
-	if (!rv)
+	m = calloc(1, sizeof(*m) + config->size * sizeof(m->peers[0]));
+	if (!m)
 		return kcr_fail(NULL, -ENOMEM, "no memory for the rendezvous");
-	rv->config = config;
-	rv->rank = config->rank;
-	rv->size = config->size;
-	rv->fd = NOT_OPEN;
-	for (int r = 0; r < rv->size; r++)
-		rv->peers[r].fd = NOT_OPEN;
-	clock_gettime(CLOCK_REALTIME, &rv->started);
-	rv->deadline_ns = process_now_ns() + config->rendezvous_ms * 1000000;
-	err = parse_place(rv, config);
+	m->rv.ops = &file_ops;
+	m->rv.references = 1;
+	m->config = config;
+	m->rank = config->rank;
+	m->size = config->size;
+	m->fd = NOT_OPEN;
+	for (int r = 0; r < m->size; r++)
+		m->peers[r].fd = NOT_OPEN;
+	clock_gettime(CLOCK_REALTIME, &m->started);
+	m->deadline_ns = process_now_ns() + config->rendezvous_ms * 1000000;
+	err = parse_place(m, config);
 	if (!err)
-		err = card_make(config, has_module, &rv->card);
+		err = card_make(config, has_module, &m->card);
 	if (err)
-		rendezvous_close(rv);
+		file_close(m);
 	else
-		*out = rv;
+		*out = m;
 	return err;
 }
 
@@ -672,19 +679,19 @@ static int make(const struct kcr_config *config, bool has_module,
 int rendezvous_open(const struct kcr_config *config, bool has_module,
 		    struct rendezvous **out)
 {
-	struct rendezvous *rv;
+	struct meeting *m;
 	int err;
 
-	err = make(config, has_module, &rv);
+	err = make(config, has_module, &m);
 	if (err)
 		return err;
-	err = rv->rank ? join_attempt(rv) : lead(rv);
+	err = m->rank ? join_attempt(m) : lead(m);
 	if (!err)
-		err = gather(rv, get_card, have_card);
+		err = gather(m, get_card, have_card);
 	if (err)
-		rendezvous_close(rv);
+		file_close(m);
 	else
-		*out = rv;
+		*out = &m->rv;
 	return err;
 }
 
@@ -699,7 +706,7 @@ int rendezvous_refuse(const struct kcr_config *config, int error)
 {
 	struct kcr_config sane = *config;
 	char sentence[KCR_ERROR_BYTES], host[65] = "";
-	struct rendezvous *rv;
+	struct meeting *m;
 
 	if (config->struct_size != sizeof(*config) || !config->rendezvous ||
 	    (config->size == 1 && !config->rank))
@@ -713,75 +720,108 @@ int rendezvous_refuse(const struct kcr_config *config, int error)
 		sane.size = 1;
 	sane.link = KCR_LINK_AUTO;
 	sane.algo = KCR_ALGO_AUTO;
-	if (!make(&sane, false, &rv)) {
-		if (!(rv->rank ? follow(rv) : lead(rv))) {
-			if (rv->rank)
-				strcpy(rv->incarnation,
-				       rv->peers[0].card.incarnation);
+	if (!make(&sane, false, &m)) {
+		if (!(m->rank ? follow(m) : lead(m))) {
+			if (m->rank)
+				strcpy(m->incarnation,
+				       m->peers[0].card.incarnation);
 			kcr_fail(NULL, error, "%s", sentence);
-			rendezvous_fail(rv, error);
+			file_fail(m, error);
 		}
-		rendezvous_close(rv);
+		file_close(m);
 	}
 	return kcr_fail(NULL, error, "%s", sentence);
 }
 
-static void unlink_ours(struct rendezvous *rv, bool leader)
+static void unlink_ours(struct meeting *m, bool leader)
 {
 	char path[PATH_BYTES];
 
-	if (rv->fd == NOT_OPEN)
+	if (m->fd == NOT_OPEN)
 		return;
-	if (rv->rank) {
-		path_of(rv, path, "card", rv->rank);
+	if (m->rank) {
+		path_of(m, path, "card", m->rank);
 		unlink(path);
 	} else if (leader) {
-		unlink(rv->leader);
+		unlink(m->leader);
 	}
-	for (int round = 1; round <= rv->round; round++) {
-		note_path(rv, path, round, rv->rank);
+	for (int round = 1; round <= m->round; round++) {
+		note_path(m, path, round, m->rank);
 		unlink(path);
 	}
 }
 
 /* All ranks are connected: nobody needs the files any more, only their locks. */
-void rendezvous_settle(struct rendezvous *rv)
+static void file_settle(struct rendezvous *rv)
 {
-	unlink_ours(rv, true);
-	rv->settled = true;
+	struct meeting *m = meeting_of(rv);
+
+	unlink_ours(m, true);
+	m->settled = true;
 }
 
 /*
  * After a failure the leader's card stays, without its lock, for those who come late: it leads
  * them to the error. The next launch at this place sweeps it.
  */
-void rendezvous_close(struct rendezvous *rv)
+static void file_close(struct meeting *m)
 {
-	if (!rv)
-		return;
-	if (!rv->settled)
-		unlink_ours(rv, false);
-	for (int r = 0; r < rv->size; r++)
-		if (rv->peers[r].fd >= 0)
-			close(rv->peers[r].fd);
-	if (rv->fd != NOT_OPEN)
-		alive_disown(rv->fd);
-	free(rv);
+	if (!m->settled)
+		unlink_ours(m, false);
+	for (int r = 0; r < m->size; r++)
+		if (m->peers[r].fd >= 0)
+			close(m->peers[r].fd);
+	if (m->fd != NOT_OPEN)
+		alive_disown(m->fd);
+	free(m);
 }
 
-const struct card *rendezvous_card(const struct rendezvous *rv, int rank)
+static bool is_alive(const struct meeting *m, int rank)
 {
-	return rank == rv->rank ? &rv->card : &rv->peers[rank].card;
+	return rank == m->rank || m->peers[rank].fd < 0 ||
+	       alive_is_held(m->peers[rank].fd);
 }
 
-const char *rendezvous_note(const struct rendezvous *rv, int rank)
+static int file_fail_all(struct rendezvous *rv, int error)
 {
-	return rv->peers[rank].note;
+	return file_fail(meeting_of(rv), error);
 }
 
-/* Does the rank's process live? Only for ranks whose cards have been seen. */
-bool rendezvous_is_alive(const struct rendezvous *rv, int rank)
+static int file_error_all(struct rendezvous *rv)
 {
-	return rank == rv->rank || rv->peers[rank].fd < 0 ||
-	       alive_is_held(rv->peers[rank].fd);
+	return file_error(meeting_of(rv));
 }
+
+static void file_close_all(struct rendezvous *rv)
+{
+	file_close(meeting_of(rv));
+}
+
+static const struct card *file_card(const struct rendezvous *rv, int rank)
+{
+	const struct meeting *m = (const struct meeting *)rv;
+
+	return rank == m->rank ? &m->card : &m->peers[rank].card;
+}
+
+static const char *file_note(const struct rendezvous *rv, int rank)
+{
+	return ((const struct meeting *)rv)->peers[rank].note;
+}
+
+/* Only for ranks whose cards have been seen. */
+static bool file_is_alive(const struct rendezvous *rv, int rank)
+{
+	return is_alive((const struct meeting *)rv, rank);
+}
+
+static const struct rendezvous_ops file_ops = {
+	.exchange = file_exchange,
+	.fail = file_fail_all,
+	.error = file_error_all,
+	.settle = file_settle,
+	.close = file_close_all,
+	.card = file_card,
+	.note = file_note,
+	.is_alive = file_is_alive,
+};

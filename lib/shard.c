@@ -22,6 +22,13 @@ KCR_PUBLIC void kcr_shard_range(size_t count, int ranks, int rank,
 	*len = each + (r < rest);
 }
 
+KCR_PUBLIC size_t kcr_strided_count(size_t count, int ranks, int rank)
+{
+	if (ranks < 1 || rank < 0 || rank >= ranks)
+		return 0;
+	return count / ranks + ((size_t)rank < count % ranks);
+}
+
 /**
  * kcr_segments() - how many segments of at most @most elements cover @count
  * @count: elements

@@ -37,13 +37,25 @@ const char * const kcr_algo_names[] = {
 	[KCR_ALGO_AUTO] = "auto",
 	[KCR_ALGO_DIRECT] = "direct",
 	[KCR_ALGO_OWNER] = "owner",
+	[KCR_ALGO_CHAIN] = "chain",
 	NULL
 };
 
-static const char * const kind_names[] = {
+const char * const kcr_contract_names[] = {
+	[KCR_FIXED_ORDER] = "fixed-order",
+	[KCR_ANY_ORDER] = "any-order",
+	NULL
+};
+
+static const char * const kind_names[KINDS] = {
 	[KIND_NONE] = "nothing",
 	[KIND_ALLREDUCE] = "allreduce",
 	[KIND_BARRIER] = "barrier",
+	[KIND_REDUCE_SCATTER] = "reduce-scatter",
+	[KIND_ALLGATHER] = "all-gather",
+	[KIND_BROADCAST] = "broadcast",
+	[KIND_ANY] = "any",
+	[KIND_MESSAGE] = "message",
 };
 
 KCR_PUBLIC size_t kcr_dtype_size(enum kcr_dtype dtype)
@@ -83,7 +95,7 @@ const char *kcr_op_text(enum kcr_op op)
 
 const char *kcr_kind_text(unsigned int kind)
 {
-	if (kind >= sizeof(kind_names) / sizeof(kind_names[0]))
+	if (kind >= KINDS)
 		return "an unknown operation";
 	return kind_names[kind];
 }

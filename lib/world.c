@@ -12,6 +12,7 @@
 #include "coll.h"
 #include "rendezvous.h"
 #include "submit.h"
+#include "world.h"
 
 /* Can this rank use the module? The answer is for its card. */
 static bool module_works(const struct kcr_config *config)
@@ -53,13 +54,63 @@ static int come_together(struct kcr_world *w)
 	return 0;
 }
 
-static void free_world(struct kcr_world *w)
+/* A world that is not connected yet. */
+int world_alloc(const struct kcr_config *config, struct kcr_world **world)
 {
+	size_t slot = config->board_bytes > config->lane_bytes ?
+		      config->board_bytes : config->lane_bytes;
+	struct kcr_world *w = calloc(1, sizeof(*w));
+
+	if (!w)
+		goto no_memory;
+	pthread_mutex_init(&w->lock, NULL);
+	w->config = *config;
+	w->fork_generation = process_fork_generation();
+	snprintf(w->contract, sizeof(w->contract), "%s fold=%d size=%d",
+		 kcr_contract_names[config->contract], KCR_FOLD_VERSION,
+		 config->size);
+	w->sends = calloc(config->size, sizeof(*w->sends));
+	w->receives = calloc(config->size, sizeof(*w->receives));
+	w->stage = malloc(slot);
+	/* A partial result of 16-bit floats takes twice their room. */
+	w->scratch = malloc(2 * slot);
+	if (!w->sends || !w->receives || !w->stage || !w->scratch) {
+		world_free(w);
+		goto no_memory;
+	}
+	*world = w;
+	return 0;
+no_memory:
+	return kcr_fail(NULL, -ENOMEM, "no memory for a world");
+}
+
+void world_free(struct kcr_world *w)
+{
+	progress_thread_stop(w);
+	request_orphan_all(w);
 	if (w->link)
 		link_destroy(w->link);
 	rendezvous_close(w->rendezvous);
 	pthread_mutex_destroy(&w->lock);
+	free(w->sends);
+	free(w->receives);
+	free(w->stage);
+	free(w->scratch);
 	free(w);
+}
+
+/* The last steps of a creation: the world is the caller's, or gone. */
+static int hand_over(struct kcr_world *w, int err, struct kcr_world **world)
+{
+	if (!err && w->link && w->config.progress_thread)
+		err = progress_thread_start(w);
+	if (err) {
+		world_free(w);
+		return err;
+	}
+	kcr_fail(NULL, 0, "%s", "");
+	*world = w;
+	return 0;
 }
 
 KCR_PUBLIC int kcr_world_create(const struct kcr_config *config,
@@ -76,40 +127,84 @@ KCR_PUBLIC int kcr_world_create(const struct kcr_config *config,
 		kcr_config_init(&from_env);
 		config = &from_env;
 	}
-	err = config_check(config);
+	err = config_check(config) ?: config_check_place(config);
 	if (err)
 		return rendezvous_refuse(config, err);
-	w = calloc(1, sizeof(*w));
-	if (!w)
-		return kcr_fail(NULL, -ENOMEM, "no memory for a world");
-	pthread_mutex_init(&w->lock, NULL);
-	w->config = *config;
-	w->fork_generation = process_fork_generation();
+	err = world_alloc(config, &w);
+	if (err)
+		return err;
 	if (config->size > 1)
 		err = come_together(w);
-	if (err) {
-		free_world(w);
+	return hand_over(w, err, world);
+}
+
+/* Connect a part; every rank of the old world takes every step. */
+static int connect_part(struct kcr_world *w, struct rendezvous *rv)
+{
+	int err = w && w->config.size > 1 ? link_create(w, rv) : 0;
+
+	return rendezvous_agree(rv, err);
+}
+
+KCR_PUBLIC int kcr_world_split(struct kcr_world *old, int color, int key,
+			       struct kcr_world **part)
+{
+	struct kcr_config config;
+	struct rendezvous *rv;
+	struct kcr_world *w = NULL;
+	int err, made = 0;
+
+	if (!part)
+		return kcr_fail(old, -EINVAL, "part is NULL");
+	*part = NULL;
+	if (!old)
+		return kcr_fail(NULL, -EINVAL, "world is NULL");
+	if (old->emu && old->config.size > 1)
+		return kcr_fail(old, -EOPNOTSUPP,
+				"an emulated world cannot be split");
+	config = old->config;
+	err = rendezvous_split(old, color, key, &config, &rv);
+	if (err)
 		return err;
-	}
-	kcr_fail(NULL, 0, "%s", "");
-	*world = w;
-	return 0;
+	if (color >= 0)
+		made = world_alloc(&config, &w);
+	if (w)
+		w->rendezvous = rendezvous_get(rv);
+	err = made ? rendezvous_agree(rv, made) : connect_part(w, rv);
+	rendezvous_close(rv);
+	if (err)
+		kcr_fail(old, err, "%s", kcr_error(NULL));
+	return w ? hand_over(w, err, part) : err;
 }
 
 KCR_PUBLIC int kcr_world_destroy(struct kcr_world *w)
 {
 	if (!w)
 		return 0;
+	if (w->emu)
+		return kcr_fail(w, -EINVAL,
+				"an emulated world goes with its emulator: kcr_emu_destroy()");
 	if (w->fork_generation != process_fork_generation()) {
 		/* Its mappings were not inherited; what is there now is not ours. */
 		free(w);
 		return kcr_fail(NULL, -EPERM,
 				"this world belongs to the process that made it, not to a forked child");
 	}
+	progress_thread_stop(w);
 	if (w->link)
 		w->link->carrier->ops->leave(w->link);
-	free_world(w);
+	world_free(w);
 	return 0;
+}
+
+KCR_PUBLIC const char *kcr_contract(const struct kcr_world *w)
+{
+	return w ? w->contract : "";
+}
+
+KCR_PUBLIC uint64_t kcr_seed(const struct kcr_world *w)
+{
+	return w ? w->config.seed : 0;
 }
 
 KCR_PUBLIC int kcr_rank(const struct kcr_world *w)

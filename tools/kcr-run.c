@@ -39,6 +39,7 @@
 
 #include <kcollring.h>
 
+#include "../lib/rankset.h"
 #include "run-keeper.h"
 #include "run-output.h"
 #include "run-typed.h"
@@ -99,7 +100,7 @@ struct job {
 	uint64_t job_ends;	/* 0: never */
 	int first;		/* the rank that failed first, or -1 */
 	uint64_t settled;	/* when @first is said; 0: has been, or none */
-	uint64_t failed;	/* ranks that failed by themselves, as bits */
+	struct rankset failed;	/* ranks that failed by themselves */
 	int exit_code;
 };
 
@@ -111,7 +112,7 @@ static const char usage_text[] =
 "Usage: kcr-run -n RANKS [OPTION]... PROGRAM [ARGUMENT]...\n"
 "Start the ranks of a job on this node and put tags before their lines.\n"
 "\n"
-"  -n, --ranks RANKS      how many, 1 to 64\n"
+"  -n, --ranks RANKS      how many, 1 to 256\n"
 "  -t, --time             tags tell the seconds since the start, too\n"
 "      --no-tag           ranks write to our output themselves, without tags\n"
 "      --grace SECONDS    after a failure, what the other ranks get to end\n"
@@ -152,18 +153,17 @@ static void say(struct job *job, const char *format, ...)
 }
 
 /* "rank 2", "ranks 0-3, 5" */
-static const char *name_ranks(uint64_t set)
+static const char *name_ranks(const struct rankset *set)
 {
-	static char text[512];
+	static char text[8 * KCR_RANKS_MAX];
+	int from = rankset_next(set, 0), to;
 	size_t len;
-	int from, to;
 
-	len = (size_t)sprintf(text, "rank%s", set & (set - 1) ? "s" : "");
-	for (from = 0; from < KCR_RANKS_MAX; from = to + 1) {
+	len = (size_t)sprintf(text, "rank%s",
+			      rankset_next(set, from + 1) >= 0 ? "s" : "");
+	for (; from >= 0; from = rankset_next(set, to + 1)) {
 		to = from;
-		if (!(set >> from & 1))
-			continue;
-		while (to + 1 < KCR_RANKS_MAX && set >> (to + 1) & 1)
+		while (to + 1 < KCR_RANKS_MAX && rankset_has(set, to + 1))
 			to++;
 		len += (size_t)sprintf(text + len, "%s %d", len > 5 ? "," : "", from);
 		if (to > from)
@@ -172,15 +172,16 @@ static const char *name_ranks(uint64_t set)
 	return text;
 }
 
-static uint64_t running_set(const struct job *job)
+/* Who still runs, by name. */
+static const char *name_running(const struct job *job)
 {
-	uint64_t set = 0;
+	struct rankset set = { 0 };
 	int i;
 
 	for (i = 0; i < job->ranks; i++)
 		if (job->rank[i].running)
-			set |= 1ULL << i;
-	return set;
+			rankset_add(&set, i);
+	return name_ranks(&set);
 }
 
 static void signal_ranks(struct job *job, int sig)
@@ -391,7 +392,7 @@ static void note_failure(struct job *job, int number)
 
 	if (job->stage >= TERMED)
 		return;		/* our own doing */
-	job->failed |= 1ULL << number;
+	rankset_add(&job->failed, number);
 	if (job->first < 0) {
 		job->first = number;
 		job->settled = now_ns() + SETTLE_NS;
@@ -437,7 +438,7 @@ static void reap(struct job *job)
 
 static void send_term(struct job *job, const char *why)
 {
-	say(job, "%s: %s, sending SIGTERM", name_ranks(running_set(job)), why);
+	say(job, "%s: %s, sending SIGTERM", name_running(job), why);
 	job->stage = TERMED;
 	job->stage_ends = now_ns() + TERM_NS;
 	signal_ranks(job, SIGTERM);
@@ -446,7 +447,7 @@ static void send_term(struct job *job, const char *why)
 
 static void send_kill(struct job *job, const char *why)
 {
-	say(job, "%s: %s, sending SIGKILL", name_ranks(running_set(job)), why);
+	say(job, "%s: %s, sending SIGKILL", name_running(job), why);
 	job->stage = KILLED;
 	job->stage_ends = now_ns() + KILL_NS;
 	signal_ranks(job, SIGKILL);
@@ -464,7 +465,7 @@ static void next_stage(struct job *job)
 		send_kill(job, "still there after SIGTERM");
 	} else {
 		say(job, "%s: cannot be killed, giving up",
-		    name_ranks(running_set(job)));
+		    name_running(job));
 		job->running = 0;
 	}
 }
@@ -658,12 +659,12 @@ static void close_streams(struct job *job)
 
 static void say_the_rest(struct job *job)
 {
-	uint64_t rest = job->failed;
+	struct rankset rest = job->failed;
 
 	if (job->first >= 0)
-		rest &= ~(1ULL << job->first);
-	if (rest)
-		say(job, "%s failed after that", name_ranks(rest));
+		rankset_remove(&rest, job->first);
+	if (!rankset_is_empty(&rest))
+		say(job, "%s failed after that", name_ranks(&rest));
 }
 
 /* A reader that went away (EPIPE) did so by itself; a full disk nobody wanted. */
@@ -758,7 +759,7 @@ static int parse_ranks(const char *text)
 	long value = strtol(text, &end, 10);
 
 	if (end == text || *end || value < 1 || value > KCR_RANKS_MAX)
-		bad_usage("-n must be 1 to 64 ranks, not", text);
+		bad_usage("-n must be 1 to 256 ranks, not", text);
 	return (int)value;
 }
 

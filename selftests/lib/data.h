@@ -65,13 +65,43 @@ static inline double data_value(uint64_t seed, int rank, size_t i, int f32)
 	return mantissa * scale;
 }
 
-/* Elements @first .. @first + @count - 1 of rank @rank; 0, or -1 for other types. */
+/*
+ * Element @i of a 16-bit float, as bits: big and small like data_value(), of
+ * magnitudes that f32, in which they are folded, cannot hold together. @digits
+ * of mantissa; exponents as they are in the type.
+ */
+static inline uint16_t data_half(uint64_t seed, int rank, size_t i, int digits,
+				 unsigned int big, unsigned int small)
+{
+	uint64_t h = data_mix(data_mix(seed ^ data_mix(i)) + rank);
+	unsigned int mask = (1u << digits) - 1;
+	unsigned int sign = h >> 63 << 15, exponent = small + (h >> 32) % 4;
+	unsigned int mantissa = h & mask;
+
+	if (i % 2) {
+		exponent = small + (h >> 32) % 12;
+	} else if (rank % 4 == 0 || rank % 4 == 2) {
+		/* The same at both, but for the sign. */
+		mantissa = data_mix(seed + i) & mask;
+		exponent = big;
+		sign = rank % 4 << 14;
+	}
+	return (uint16_t)(sign | exponent << digits | mantissa);
+}
+
+/* Element @i of an integer: any bits, but odd now and then, for products. */
+static inline uint64_t data_bits(uint64_t seed, int rank, size_t i)
+{
+	return data_mix(data_mix(seed ^ data_mix(i)) + rank) | (i % 2);
+}
+
+/* Elements @first .. @first + @count - 1 of rank @rank; 0, or -1 for no type. */
 static inline int data_fill_from(void *buffer, size_t first, size_t count,
 				 enum kcr_dtype dtype, int rank, uint64_t seed)
 {
 	size_t i;
 
-	switch (dtype) {
+	switch (kcr_dtype_size(dtype) ? dtype : KCR_DTYPES) {
 	case KCR_F32:
 		for (i = 0; i < count; i++)
 			((float *)buffer)[i] =
@@ -82,6 +112,36 @@ static inline int data_fill_from(void *buffer, size_t first, size_t count,
 			((double *)buffer)[i] =
 				data_value(seed, rank, first + i, 0);
 		return 0;
+	case KCR_F16:
+		for (i = 0; i < count; i++)
+			((uint16_t *)buffer)[i] =
+				data_half(seed, rank, first + i, 10, 29, 3);
+		return 0;
+	case KCR_BF16:
+		for (i = 0; i < count; i++)
+			((uint16_t *)buffer)[i] =
+				data_half(seed, rank, first + i, 7, 150, 121);
+		return 0;
+	case KCR_I8:
+	case KCR_U8:
+		for (i = 0; i < count; i++)
+			((uint8_t *)buffer)[i] = data_bits(seed, rank, first + i);
+		return 0;
+	case KCR_I16:
+	case KCR_U16:
+		for (i = 0; i < count; i++)
+			((uint16_t *)buffer)[i] = data_bits(seed, rank, first + i);
+		return 0;
+	case KCR_I32:
+	case KCR_U32:
+		for (i = 0; i < count; i++)
+			((uint32_t *)buffer)[i] = data_bits(seed, rank, first + i);
+		return 0;
+	case KCR_I64:
+	case KCR_U64:
+		for (i = 0; i < count; i++)
+			((uint64_t *)buffer)[i] = data_bits(seed, rank, first + i);
+		return 0;
 	default:
 		return -1;
 	}
@@ -91,6 +151,14 @@ static inline int data_fill(void *buffer, size_t count, enum kcr_dtype dtype,
 			    int rank, uint64_t seed)
 {
 	return data_fill_from(buffer, 0, count, dtype, rank, seed);
+}
+
+/* What the contract supports: floats have no operations on bits. */
+static inline int data_is_supported(int dtype, int op)
+{
+	if (dtype < 0 || dtype >= KCR_DTYPES || op < 0 || op >= KCR_OPS)
+		return 0;
+	return dtype < KCR_F16 || op < KCR_BAND;
 }
 
 /* The index of the first element whose bits differ, or -1 if none do. */

@@ -92,7 +92,7 @@ static int pass_unsupported(struct kcr_world *w, int rank)
 
 	for (type = 0; type < KCR_DTYPES; type++) {
 		for (op = 0; op < KCR_OPS; op++) {
-			if (op == KCR_SUM && (type == KCR_F32 || type == KCR_F64))
+			if (data_is_supported(type, op))
 				continue;
 			snprintf(text, sizeof(text), "%s of %s is not supported",
 				 kcr_op_name(op), kcr_dtype_name(type));

@@ -391,7 +391,7 @@ TEST_F_TIMEOUT(rendezvous, rank_out_of_range, 120)
 		{ 2, "KCR_RANK", "63", "rank is 63, must be 0 to 3" },
 		{ 3, "KCR_RANK", "-1", "KCR_RANK is \"-1\"" },
 		{ 1, "KCR_RANK", "one", "KCR_RANK is \"one\"" },
-		{ 3, "KCR_SIZE", "65", "KCR_SIZE is \"65\"" },
+		{ 3, "KCR_SIZE", "257", "KCR_SIZE is \"257\"" },
 		{ 2, "KCR_SIZE", "0", "KCR_SIZE is \"0\"" },
 		{ 2, "KCR_ALGO", "ring", "KCR_ALGO is \"ring\"" },
 		{ 0, "KCR_ALGO", "ring", "KCR_ALGO is \"ring\"" },

@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/* The avx2 form of the fold: lib/build.mk has its flags. */
+#if defined(__x86_64__)
+#define FOLD_TABLE	fold_avx2
+#include "fold_body.h"
+#endif
