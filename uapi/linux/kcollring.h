@@ -187,7 +187,8 @@ struct kcr_window_detach {
  * What mmap of the descriptor maps is told by its offset. A mapping starts at
  * the beginning of a part and has exactly its length rounded up to pages;
  * anything else is -EINVAL. All are MAP_SHARED, never executable, not
- * inherited by fork, not movable by mremap, not dumped.
+ * inherited by fork (unless the process asks for it by MADV_DOFORK; its child may
+ * then use the memory, and nothing else), not movable by mremap, not dumped.
  *
  *  part              index    the rank that may write     ranks that may read
  *  KCR_MAP_STATUS    0        none (the kernel writes)    this rank
@@ -283,10 +284,10 @@ struct kcr_status {
  * @since_ns: CLOCK_MONOTONIC, when the rank began to wait in it
  * @count: elements
  * @kind: the library's code for the kind of operation
- * @detail: the library's: type and operation
+ * @detail: the library's: root or peer, type and operation
  *
- * Only shown (kcr-info worlds), as that rank's claim. Written by the library
- * on its slow path, to the board of window 0.
+ * The kernel only shows it (kcr-info worlds), as that rank's claim. Written by
+ * the library on its slow path, to the board of window 0.
  */
 struct kcr_claim {
 	__u64 number;
@@ -321,7 +322,8 @@ struct kcr_claim {
  *
  * -ETIMEDOUT  the time is up
  * -ECANCELED  by KCR_CMD_CANCEL, by io_uring, or because an exec was tried
- * -EINTR      a signal (the ioctl form only)
+ * -EINTR      a signal, or work that io_uring has for the task (the ioctl form
+ *             only)
  * -ESHUTDOWN  the membership ended while it waited
  * -EDQUOT     too many parked already
  */
