@@ -10,7 +10,8 @@ kcr-run_SRC	:= tools/kcr-run.c tools/run-keeper.c tools/run-output.c \
 		   tools/run-typed.c
 kcr-info_SRC	:= tools/kcr-info.c
 kcr-info_LIBS	:= -ljansson
-kcr-perf_SRC	:= tools/kcr-perf.c tools/perf-data.c tools/perf-table.c
+kcr-perf_SRC	:= tools/kcr-perf.c tools/perf-collectives.c tools/perf-data.c \
+		   tools/perf-table.c
 kcr-perf_LIBS	:= -ljansson -lcrypto
 digits_SRC	:= tools/samples/digits/digits.c tools/samples/digits/network.c \
 		   tools/samples/digits/images.c

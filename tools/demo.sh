@@ -4,12 +4,14 @@
 # demo.sh - what "make demo" runs once everything is built
 #
 # Trains the digits sample on 4 ranks over every path: through kcollring.ko in a
-# virtual machine and through shared memory on this host, by both algorithms each,
-# and by the oracle. All must end with the same bits in the weights.
+# virtual machine, through shared memory on this host and emulated in one process,
+# by each algorithm, and by the oracle. All must end with the same bits in the
+# weights.
 
 set -u -o pipefail
 
-readonly RANKS=4 STEPS=1000 PROGRESS=200 KERNEL=6.12 ENOUGH=90
+readonly RANKS=4 STEPS=500 PROGRESS=100 KERNEL=6.12 ENOUGH=95
+readonly ALGORITHMS=(direct owner chain)
 
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$top" || exit 1
@@ -42,7 +44,7 @@ show()
 			name=${BASH_REMATCH[1]}
 		elif [[ $line =~ digits:\ (step\ .*)$ ]]; then
 			printf '  %-14s %s\n' "$name" "${BASH_REMATCH[1]}"
-		elif [[ $line =~ digits:\ ((rank|oracle)\ .*)$ ]]; then
+		elif [[ $line =~ digits:\ ((rank|emulated|oracle)\ .*)$ ]]; then
 			printf '%s\n' "${BASH_REMATCH[1]}" >&3
 		else
 			printf '  %-14s %s\n' "$name" "$line"
@@ -50,13 +52,18 @@ show()
 	done
 }
 
-# The shell command that trains over LINK by ALGORITHM, here or in the virtual
-# machine.
+# The shell command that trains over LINK by each algorithm, here or in the
+# virtual machine.
 training()
 {
-	printf 'echo "demo-path: %s %s"; ' "$1" "$2"
-	printf 'KCR_LINK=%s KCR_ALGO=%s kcr-run -n %d digits --steps %d --progress %d' \
-		"$1" "$2" "$RANKS" "$STEPS" "$PROGRESS"
+	local algorithm
+
+	for algorithm in "${ALGORITHMS[@]}"; do
+		printf 'echo "demo-path: %s %s" && ' "$1" "$algorithm"
+		printf 'KCR_LINK=%s KCR_ALGO=%s kcr-run -n %d digits --steps %d --progress %d && ' \
+			"$1" "$algorithm" "$RANKS" "$STEPS" "$PROGRESS"
+	done
+	printf 'true'
 }
 
 # Take in FILE, where each rank must have said once that it used LINK and ALGORITHM.
@@ -67,7 +74,7 @@ check_ranks()
 	for ((rank = 0; rank < RANKS; rank++)); do
 		count=0
 		while IFS= read -r line; do
-			[[ $line =~ ^rank\ $rank\ of\ $RANKS\ link\ $link\ algo\ $algorithm\ accuracy\ ([0-9.]+)\ %\ weights\ ([0-9a-f]{64})$ ]] || continue
+			[[ $line =~ ^rank\ $rank\ of\ $RANKS\ link\ $link\ algo\ $algorithm\ fold\ [a-z0-9]+\ accuracy\ ([0-9.]+)\ %\ weights\ ([0-9a-f]{64})$ ]] || continue
 			count=$((count + 1))
 			accuracy=${BASH_REMATCH[1]} hash=${BASH_REMATCH[2]}
 			results+=("$link-$algorithm rank-$rank $accuracy $hash")
@@ -84,16 +91,18 @@ summary()
 	printf '%-16s accuracy %s %%  weights %s\n' "$1" "$2" "$3"
 }
 
-check_oracle()
+# Take in FILE of one process, which must say nothing but WHO, a regular
+# expression, it was.
+check_one()
 {
-	local line
+	local line name=$3
 
 	line=$(< "$1")
-	if [[ $line =~ ^oracle\ of\ $RANKS\ ranks\ accuracy\ ([0-9.]+)\ %\ weights\ ([0-9a-f]{64})$ ]]; then
-		results+=("oracle one ${BASH_REMATCH[1]} ${BASH_REMATCH[2]}")
-		summary oracle "${BASH_REMATCH[1]}" "${BASH_REMATCH[2]}"
+	if [[ $line =~ ^$2\ accuracy\ ([0-9.]+)\ %\ weights\ ([0-9a-f]{64})$ ]]; then
+		results+=("${name// /-} one ${BASH_REMATCH[1]} ${BASH_REMATCH[2]}")
+		summary "$name" "${BASH_REMATCH[1]}" "${BASH_REMATCH[2]}"
 	else
-		fail "the oracle gave no result"
+		fail "$name: no result"
 	fi
 }
 
@@ -110,23 +119,41 @@ run()
 	return $status
 }
 
+check_link()
+{
+	local algorithm
+
+	for algorithm in "${ALGORITHMS[@]}"; do
+		check_ranks "$tmp/$1" "$1" "$algorithm"
+	done
+}
+
 through_the_module()
 {
 	echo "== through kcollring.ko, in a virtual machine with Linux $KERNEL"
 	run "$tmp/module" tools/vm/kcr-vm --kernel "$KERNEL" -- \
-		bash -c "$(training module direct) && { $(training module owner); }"
-	check_ranks "$tmp/module" module direct
-	check_ranks "$tmp/module" module owner
+		bash -c "$(training module)"
+	check_link module
 }
 
 through_shared_memory()
 {
+	echo "== through shared memory, on this host"
+	run "$tmp/shm" bash -c "$(training shm)"
+	check_link shm
+}
+
+emulated()
+{
 	local algorithm
 
-	echo "== through shared memory, on this host"
-	for algorithm in direct owner; do
-		run "$tmp/shm" bash -c "$(training shm "$algorithm")"
-		check_ranks "$tmp/shm" shm "$algorithm"
+	echo "== emulated, in one process"
+	for algorithm in "${ALGORITHMS[@]}"; do
+		run "$tmp/emulated" env KCR_ALGO="$algorithm" \
+			digits --emulate --ranks "$RANKS" --steps "$STEPS"
+		check_one "$tmp/emulated" \
+			"emulated $RANKS ranks algo $algorithm fold [a-z0-9]+" \
+			"emulated $algorithm"
 	done
 }
 
@@ -134,13 +161,13 @@ by_the_oracle()
 {
 	echo "== by the reference fold, in one process"
 	run "$tmp/oracle" digits --oracle --ranks "$RANKS" --steps "$STEPS"
-	check_oracle "$tmp/oracle"
+	check_one "$tmp/oracle" "oracle of $RANKS ranks" oracle
 }
 
 # All results must be the same, and good enough to have learnt something.
 compare()
 {
-	local paths=$((2 * 2 * RANKS + 1)) entry path who accuracy hash first=
+	local paths=$((${#ALGORITHMS[@]} * (2 * RANKS + 1) + 1)) entry path who accuracy hash first=
 
 	[ ${#results[@]} -eq $paths ] ||
 		fail "${#results[@]} results instead of $paths"
@@ -168,6 +195,7 @@ weights=
 echo "Training on $RANKS ranks: the same job over every path. Watch the weights."
 through_the_module
 through_shared_memory
+emulated
 by_the_oracle
 compare
 if [ -n "$failed" ]; then

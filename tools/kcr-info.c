@@ -28,7 +28,21 @@
 #define MODULE_SYSFS	"/sys/module/kcollring"
 
 /* A library's code for an operation, as in struct kcr_claim. */
-static const char *const kinds[] = { "nothing", "allreduce", "barrier" };
+static const char *const kinds[] = {
+	"nothing", "allreduce", "barrier", "reduce-scatter", "all-gather",
+	"broadcast", "any", "message",
+};
+
+/* What of a claim says something: nothing is reduced in an all-gather. */
+static bool claims_reduction(uint32_t kind)
+{
+	return kind == 1 || kind == 3;
+}
+
+static bool claims_data(uint32_t kind)
+{
+	return claims_reduction(kind) || kind == 4 || kind == 5 || kind == 7;
+}
 
 static const char *const states[] = { "absent", "joined", "left", "dead" };
 
@@ -164,7 +178,7 @@ static json_t *describe_module(int fd)
 static json_t *describe_claim(const struct kcr_info *info)
 {
 	const struct kcr_claim *claim = &info->claim;
-	const char *dtype = kcr_dtype_name((enum kcr_dtype)(claim->detail >> 8));
+	const char *dtype = kcr_dtype_name((enum kcr_dtype)(claim->detail >> 8 & 0xff));
 	const char *op = kcr_op_name((enum kcr_op)(claim->detail & 0xff));
 	json_t *value;
 
@@ -175,11 +189,16 @@ static json_t *describe_claim(const struct kcr_info *info)
 			  "code", (int)claim->kind,
 			  "number", (json_int_t)claim->number,
 			  "seconds", (double)info->age_ns / 1e9);
-	if (claim->kind == 1) {
+	if (claims_data(claim->kind)) {
 		json_object_set_new(value, "dtype", json_string(dtype ? dtype : "unknown"));
-		json_object_set_new(value, "op", json_string(op ? op : "unknown"));
 		json_object_set_new(value, "count", json_integer((json_int_t)claim->count));
 	}
+	if (claims_reduction(claim->kind))
+		json_object_set_new(value, "op", json_string(op ? op : "unknown"));
+	if (claim->kind == 5)
+		json_object_set_new(value, "root", json_integer(claim->detail >> 16));
+	if (claim->kind == 7)
+		json_object_set_new(value, "peer", json_integer(claim->detail >> 16));
 	return value;
 }
 
@@ -314,9 +333,16 @@ static void print_claim(const json_t *claim)
 	if (!json_is_object(claim))
 		return;
 	printf("  claims %s #%lld", text_of(claim, "kind"), number_of(claim, "number"));
+	if (json_object_get(claim, "dtype"))
+		printf(" %s", text_of(claim, "dtype"));
 	if (json_object_get(claim, "op"))
-		printf(" %s %s %lld", text_of(claim, "dtype"), text_of(claim, "op"),
-		       number_of(claim, "count"));
+		printf(" %s", text_of(claim, "op"));
+	if (json_object_get(claim, "count"))
+		printf(" %lld", number_of(claim, "count"));
+	if (json_object_get(claim, "root"))
+		printf(" root %lld", number_of(claim, "root"));
+	if (json_object_get(claim, "peer"))
+		printf(" with rank %lld", number_of(claim, "peer"));
 	printf(" since %.1f s", json_real_value(json_object_get(claim, "seconds")));
 }
 

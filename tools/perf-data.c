@@ -4,8 +4,8 @@
  *
  * An element is a function of its index and its rank, so that every rank can
  * make every other rank's data again, and so that an element that lands in
- * the wrong place, comes twice or from the wrong rank shows. Magnitudes spread
- * over 2^24, which makes nearly every sum depend on its order.
+ * the wrong place, comes twice or from the wrong rank shows. Magnitudes of floats
+ * spread so far that sums depend on their order.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -14,9 +14,6 @@
 #include <openssl/sha.h>
 
 #include "perf.h"
-
-/* Sums to 0 or 1 in f32, by the order: the classic of a fold gone wrong. */
-static const double classic[4] = { 1e8, 1, -1e8, 1 };
 
 /* The finaliser of splitmix64: every bit of @x reaches every bit. */
 static uint64_t mix(uint64_t x)
@@ -32,65 +29,89 @@ static uint64_t random_bits(size_t index, int rank)
 	return mix(index * KCR_RANKS_MAX + (size_t)rank);
 }
 
-static bool is_classic(size_t index)
-{
-	return index % 8 == 3;
-}
-
-static double classic_value(size_t index, int rank)
-{
-	return classic[(index / 8 + (size_t)rank) % 4];
-}
-
-static void fill_f32(void *out, size_t start, size_t count, int rank)
-{
-	float *to = out;
-	size_t i;
-
-	for (i = start; i < start + count; i++, to++) {
-		uint64_t h = random_bits(i, rank);
-		uint32_t exponent = 127 - 12 + (uint32_t)(h >> 40) % 25;
-		uint32_t bits = (uint32_t)(h & 0x807fffff) | exponent << 23;
-
-		if (is_classic(i))
-			*to = (float)classic_value(i, rank);
-		else
-			memcpy(to, &bits, sizeof(bits));
-	}
-}
-
-static void fill_f64(void *out, size_t start, size_t count, int rank)
-{
-	double *to = out;
-	size_t i;
-
-	for (i = start; i < start + count; i++, to++) {
-		uint64_t h = random_bits(i, rank);
-		uint64_t exponent = 1023 - 12 + (h >> 52 & 0x7ff) % 25;
-		uint64_t bits = (h & 0x800fffffffffffff) | exponent << 52;
-
-		if (is_classic(i))
-			*to = classic_value(i, rank);
-		else
-			memcpy(to, &bits, sizeof(bits));
-	}
-}
-
-/* A type that is not here cannot be measured; a new one is a line. */
-static void (*const fills[KCR_DTYPES])(void *, size_t, size_t, int) = {
-	[KCR_F32] = fill_f32,
-	[KCR_F64] = fill_f64,
+/*
+ * How a float is laid out, and the exponents of its data: @spread of them from
+ * @least on, and two that are so far apart that a sum cannot hold both.
+ */
+static const struct format {
+	unsigned int mantissa, sign;
+	unsigned int least, spread;
+	unsigned int big, small;
+} formats[KCR_DTYPES] = {
+	[KCR_F16] = { 10, 15, 15 - 4, 8, 15 + 14, 15 - 11 },
+	[KCR_BF16] = { 7, 15, 127 - 12, 25, 127 + 26, 127 },
+	[KCR_F32] = { 23, 31, 127 - 12, 25, 127 + 26, 127 },
+	[KCR_F64] = { 52, 63, 1023 - 12, 25, 1023 + 55, 1023 },
 };
 
-bool data_has_type(enum kcr_dtype dtype)
+static bool is_float(enum kcr_dtype dtype)
 {
-	return dtype < KCR_DTYPES && fills[dtype];
+	return formats[dtype].mantissa;
+}
+
+/*
+ * The classic of a fold gone wrong, at every eighth element: of four ranks one has a
+ * big value, one the same negated, wherever it is, and the others small ones.
+ * They survive or do not, by the order.
+ */
+static int classic_sign(size_t index, int rank)
+{
+	uint64_t h = mix(index);
+	unsigned int plus = h % 4, minus = (plus + 1 + h / 4 % 3) % 4;
+	unsigned int at = (unsigned int)rank % 4;
+
+	return (at == plus) - (at == minus);
+}
+
+static uint64_t float_bits(const struct format *f, size_t index, int rank)
+{
+	uint64_t h = random_bits(index, rank);
+	uint64_t mantissa = h & ((1ULL << f->mantissa) - 1);
+	uint64_t exponent = f->least + (h >> 52 & 0x7ff) % f->spread;
+	uint64_t sign = h >> 63;
+	int classic;
+
+	if (index % 8 == 3) {
+		classic = classic_sign(index, rank);
+		exponent = classic ? f->big : f->small;
+		mantissa = classic ? 0 : mantissa;
+		sign = classic ? classic < 0 : sign;
+	}
+	return sign << f->sign | exponent << f->mantissa | mantissa;
+}
+
+/* Every other integer is odd: products would soon be nothing but zeros. */
+static uint64_t element_bits(enum kcr_dtype dtype, size_t index, int rank)
+{
+	if (is_float(dtype))
+		return float_bits(&formats[dtype], index, rank);
+	return random_bits(index, rank) | (index & 1);
 }
 
 void data_fill(void *out, size_t start, size_t count, int rank,
 	       enum kcr_dtype dtype)
 {
-	fills[dtype](out, start, count, rank);
+	const size_t width = kcr_dtype_size(dtype);
+	size_t i;
+
+	for (i = 0; i < count; i++) {
+		uint64_t bits = element_bits(dtype, start + i, rank);
+
+		switch (width) {
+		case 1:
+			((uint8_t *)out)[i] = (uint8_t)bits;
+			break;
+		case 2:
+			((uint16_t *)out)[i] = (uint16_t)bits;
+			break;
+		case 4:
+			((uint32_t *)out)[i] = (uint32_t)bits;
+			break;
+		default:
+			((uint64_t *)out)[i] = bits;
+			break;
+		}
+	}
 }
 
 int oracle_init(struct oracle *oracle, int ranks)
@@ -156,6 +177,11 @@ static bool folds_to(struct oracle *oracle, const int *order,
 		in[i] = oracle->in[order[i]];
 	return !kcr_reference_fold(in, oracle->ranks, oracle->out, PROBE, dtype, op) &&
 	       !memcmp(oracle->out, expected, PROBE * kcr_dtype_size(dtype));
+}
+
+bool oracle_must_see_order(enum kcr_dtype dtype, enum kcr_op op)
+{
+	return is_float(dtype) && (op == KCR_SUM || op == KCR_MEAN);
 }
 
 /*

@@ -13,10 +13,11 @@ void table_begin(struct table *table, const struct heading *heading)
 	const char *unit = table->in_place ?
 		"           (us)  (GB/s)  (GB/s)" : "";
 
-	table->json = json_pack("{s:s, s:s, s:s, s:i, s:s, s:s, s:i, s:i, s:b, s:[]}",
+	table->json = json_pack("{s:s, s:s, s:s, s:i, s:s, s:s, s:s, s:i, s:i, s:b, s:[]}",
 				"tool", "kcr-perf", "version", kcr_version(),
 				"collective", heading->collective, "ranks", table->ranks,
 				"link", heading->link, "algorithm", heading->algorithm,
+				"contract", heading->contract,
 				"iterations", heading->iterations, "warmup", heading->warmup,
 				"checked", heading->checked, "rows");
 	if (!table->text)
@@ -24,6 +25,8 @@ void table_begin(struct table *table, const struct heading *heading)
 	fprintf(table->text, "# kcr-perf %s, version %s: %d ranks, link %s, algorithm %s\n",
 		heading->collective, kcr_version(), table->ranks, heading->link,
 		heading->algorithm);
+	fprintf(table->text, "# contract %s%s\n", heading->contract,
+		heading->checked ? "" : "; not compared with the oracle");
 	fprintf(table->text,
 		"# median of %d iterations after %d to warm up, each the mean of the ranks' times\n",
 		heading->iterations, heading->warmup);
@@ -35,6 +38,12 @@ void table_begin(struct table *table, const struct heading *heading)
 		"size", "count", "type", "redop", "time", "algbw", "busbw", "#wrong",
 		place, "hash",
 		"(B)", "(elements)", "", "", "(us)", "(GB/s)", "(GB/s)", unit);
+}
+
+void table_part(struct table *table, const char *collective)
+{
+	if (table->text)
+		fprintf(table->text, "# %s\n", collective);
 }
 
 static void print_measure(FILE *text, const struct measure *m)
@@ -51,6 +60,8 @@ static void print_row(const struct table *table, const struct row *row)
 	print_measure(table->text, &row->out_of_place);
 	if (row->has_in_place)
 		print_measure(table->text, &row->in_place);
+	else if (table->in_place)
+		fprintf(table->text, " %8s %7s %7s %6s", "-", "-", "-", "-");
 	if (row->type)
 		fprintf(table->text, "  %016llx\n",
 			(unsigned long long)row->out_of_place.hash[0]);
@@ -74,7 +85,8 @@ static void add_json(const struct table *table, const struct row *row,
 
 	for (i = 0; row->type && i < table->ranks; i++)
 		json_array_append_new(hashes, hash_text(m->hash[i]));
-	value = json_pack("{s:I, s:I, s:s?, s:s?, s:b, s:f, s:f, s:f, s:f, s:f, s:I, s:O?, s:o}",
+	value = json_pack("{s:s, s:I, s:I, s:s?, s:s?, s:b, s:f, s:f, s:f, s:f, s:f, s:I, s:O?, s:o}",
+			  "collective", row->collective,
 			  "size", (json_int_t)row->size, "count", (json_int_t)row->count,
 			  "type", row->type, "redop", row->redop, "in_place", in_place,
 			  "time_us", m->time_us, "min_us", m->min_us, "max_us", m->max_us,
@@ -94,8 +106,9 @@ static void say_differences(struct table *table, const struct row *row,
 		if (m->hash[i] == reference)
 			continue;
 		table->hashes_differ = true;
-		fprintf(stderr, "kcr-perf: %zu bytes, %s: rank %d has the hash %016llx, not %016llx\n",
-			row->size, place, i, (unsigned long long)m->hash[i],
+		fprintf(stderr, "kcr-perf: %s, %zu bytes of %s, %s: rank %d has the hash %016llx, not %016llx\n",
+			row->collective, row->size, row->type, place, i,
+			(unsigned long long)m->hash[i],
 			(unsigned long long)reference);
 	}
 }

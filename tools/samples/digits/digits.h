@@ -24,9 +24,11 @@ struct images {
 	int count;
 };
 
-/* Both say on stderr what is wrong and end the program. */
+/* All say on stderr what is wrong and end the program. */
 void images_load(struct images *images, const char *path);
 void images_load_default(struct images *images);
+/* Moves the first of @images and every @nth after it. */
+void images_hold_out(struct images *images, struct images *held_out, int nth);
 
 /* network.c: 64 inputs, a hidden layer of ReLUs, 10 outputs */
 

@@ -116,3 +116,18 @@ void images_load_default(struct images *images)
 	}
 	fail("no digits.csv.gz in %s/../share; say where it is with --data", program);
 }
+
+void images_hold_out(struct images *images, struct images *held_out, int nth)
+{
+	int from, kept = 0;
+
+	held_out->image = NULL;
+	held_out->count = 0;
+	for (from = 0; from < images->count; from++) {
+		if (from % nth)
+			images->image[kept++] = images->image[from];
+		else
+			*append(held_out) = images->image[from];
+	}
+	images->count = kept;
+}
