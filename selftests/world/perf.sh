@@ -1,0 +1,72 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# kcr-perf measures every collective, type and operation over the link that
+# KCR_LINK names and over emulated ones: nothing is wrong, and both have the same
+# results.
+
+set -u -o pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")" || exit 1
+
+readonly RANKS=3
+link=${KCR_LINK:-shm}
+unset KCR_ALGO KCR_FOLD
+export KCR_LINK=$link KCR_LANE_BYTES=512 KCR_BOARD_BYTES=512 KCR_TIMEOUT=60
+what=(all -d all -o all -e 2600 -f 18 -i)
+if [ "$link" = module ] || [ -n "${KCR_NODE:-}" ]; then
+	what+=(-b 144 -n 1 -w 0)	# all is slow there
+else
+	what+=(-b 8 -n 2 -w 1)
+fi
+number=0
+
+report()
+{
+	local verdict=$1 name=$2
+
+	number=$((number + 1))
+	[ "$verdict" -eq 0 ] && verdict=ok || verdict="not ok"
+	echo "$verdict $number $name"
+}
+
+# What a table says but for times: size, elements, type, operation and hash.
+results()
+{
+	sed 's/^\[0\] //' "$1" | awk '!/^#/ { print $1, $2, $3, $4, $NF }'
+}
+
+# Run into FILE; is all well, and is each pair of type and operation there?
+measure()
+{
+	local file=$1
+	shift
+
+	if ! "$@" > "$file" 2>&1; then
+		sed 's/^/# /' "$file" | tail -n 20
+		return 1
+	fi
+	grep -q '# wrong 0, hashes equal: OK$' "$file" &&
+		[ "$(results "$file" | awk 'NF && $4 != "-" { print $3, $4 }' | sort -u | wc -l)" -eq 84 ]
+}
+
+echo "TAP version 13"
+if [ "$link" = module ] && ! [ -w /dev/kcollring ]; then
+	echo "1..0 # SKIP no /dev/kcollring: insmod kcollring.ko"
+	exit 4
+fi
+echo "1..10"
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+for algorithm in direct owner chain; do
+	export KCR_ALGO=$algorithm
+	measure "$tmp/real" ./kcr-run -n $RANKS ./kcr-perf "${what[@]}"
+	report $? "$link $algorithm"
+	measure "$tmp/emulated" ./kcr-perf --emulate $RANKS "${what[@]}"
+	report $? "emulated $algorithm"
+	cmp -s <(results "$tmp/real") <(results "$tmp/emulated")
+	report $? "$link and emulated $algorithm have the same results"
+done
+# One that cannot be.
+./kcr-perf --emulate 2 allreduce -d f32 -o bxor > "$tmp/refused" 2>&1
+[ $? -eq 2 ] && grep -q 'there is no bxor of f32' "$tmp/refused"
+report $? "an operation that the type does not have"
