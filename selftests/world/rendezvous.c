@@ -429,6 +429,7 @@ TEST_F_TIMEOUT(rendezvous, disagreement, 120)
 	};
 	const char *link = getenv("KCR_LINK");
 	char odd[16], theirs[32], ours[32];
+	const char *said;
 	int i, n;
 
 	for (i = 0; i < ARRAY_SIZE(cases); i++) {
@@ -447,9 +448,9 @@ TEST_F_TIMEOUT(rendezvous, disagreement, 120)
 				continue;
 			ASSERT_EQ(0, start_those(&self->r, 3, &self->job,
 						 try_to_come));
+			said = cases[i].ours ? cases[i].ours : ours;
 			SEE_ALL(-EINVAL, 10, "ranks disagree on ", cases[i].field,
-				odd, "host ", "pid ",
-				cases[i].ours ? cases[i].ours : ours, theirs);
+				odd, "host ", "pid ", said, theirs);
 			again(self);
 		}
 	}
