@@ -11,6 +11,7 @@
 #include "fold.h"
 #include "kcr.h"
 #include "limits.h"
+#include "link.h"
 
 static __thread char env_error[KCR_ERROR_BYTES];
 
@@ -222,6 +223,11 @@ int config_check(const struct kcr_config *config)
 				"copy_%s is set and copy_%s is not: both or none",
 				config->copy_in ? "in" : "out",
 				config->copy_in ? "out" : "in");
+	if (config->link == KCR_LINK_MODULE && !carrier_module_takes(config->size))
+		return kcr_fail(NULL, -EINVAL,
+				"size is %d and link is module, which has %d lanes and would need %d: use KCR_LINK=shm",
+				config->size, KCR_MAX_LANES,
+				config->size * (config->size - 1));
 	err = fold_form_check();
 	if (err)
 		return err;

@@ -151,6 +151,11 @@ static struct carrier *choose_carrier(struct kcr_world *w,
 		return carrier_module(config->size);
 	if (config->link == KCR_LINK_SHM)
 		return carrier_shm(config->size);
+	if (!carrier_module_takes(config->size)) {
+		kcr_debug(config, "link shm: %d ranks are too many for the module",
+			  config->size);
+		return carrier_shm(config->size);
+	}
 	for (int r = 0; r < config->size; r++) {
 		const struct card *card = rendezvous_card(rv, r);
 

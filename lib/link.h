@@ -192,6 +192,7 @@ struct carrier {
 
 /* link_module.c and link_shm.c */
 struct carrier *carrier_module(int size);
+bool carrier_module_takes(int size);
 struct carrier *carrier_shm(int size);
 
 /* link.c: making a link, and its geometry */

@@ -42,6 +42,12 @@ static size_t mappings_max(int size)
 	return 1 + size + WINDOWS * 4 * size;
 }
 
+/* A window takes so many lanes, and there is one for every ordered pair of ranks. */
+bool carrier_module_takes(int size)
+{
+	return size * (size - 1) <= KCR_MAX_LANES;
+}
+
 static struct module *module_of(struct link *link)
 {
 	return (struct module *)link->carrier;

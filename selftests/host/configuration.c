@@ -175,6 +175,24 @@ TEST(bad_values_are_named)
 	}
 }
 
+/* A window of the module has so many lanes, one for every ordered pair of ranks. */
+TEST(too_many_ranks_for_the_module)
+{
+	struct kcr_config c;
+	struct kcr_world *w;
+
+	clear_environment();
+	kcr_config_init(&c);
+	c.link = KCR_LINK_MODULE;
+	c.size = 92;
+	EXPECT_EQ(-EINVAL, kcr_world_create(&c, &w));
+	EXPECT_NE(NULL, strstr(kcr_error(NULL), "size is 92 and link is module"));
+	/* One less fits, and fails for want of a place to meet. */
+	c.size = 91;
+	EXPECT_EQ(-EINVAL, kcr_world_create(&c, &w));
+	EXPECT_NE(NULL, strstr(kcr_error(NULL), "rendezvous"));
+}
+
 /* One bad variable does not stay behind when it has been put right. */
 TEST(bad_value_put_right)
 {

@@ -320,13 +320,17 @@ TEST_F_TIMEOUT(rendezvous, many_make_the_directory, 240)
 }
 
 /* As many ranks as there can be, in one world. */
-TEST_F_TIMEOUT(rendezvous, sixty_four_ranks, 240)
+TEST_F_TIMEOUT(rendezvous, as_many_ranks_as_can_be, 240)
 {
+	const char *link = getenv("KCR_LINK");
+	/* The module has a limit of its own, and a virtual machine less memory. */
+	int most = link && !strcmp(link, "module") ? 64 : KCR_RANKS_MAX;
+
 	setenv("KCR_LANE_BYTES", "64", 1);
 	setenv("KCR_BOARD_BYTES", "256", 1);
 	setenv("KCR_RENDEZVOUS_TIMEOUT", "100", 1);
 	setenv("KCR_TIMEOUT", "100", 1);
-	EXPECT_EQ(0, ranks_run(KCR_RANKS_MAX, come_together, &self->job, 200));
+	EXPECT_EQ(0, ranks_run(most, come_together, &self->job, 200));
 }
 
 /* Two processes are rank @twice; rank 3 comes when they know, or never. */
