@@ -286,7 +286,9 @@ static int wait_asleep(struct kcr_request *r)
 	/* Those that find out later want to say what this rank called. */
 	if (r->world->failed != -EPROTO)
 		clear_claim(r->link);
-	set_beat(r->link, 0);
+	/* Who gives up has waited so far: the others may still look. */
+	if (!err && !r->err)
+		set_beat(r->link, 0);
 	return err;
 }
 
