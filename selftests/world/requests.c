@@ -482,8 +482,13 @@ static int compute_meanwhile(int rank, void *arg)
 	data_fill(data, COUNT, KCR_F32, rank, 3);
 	RANK_OK(NULL, data_expect(want, COUNT, KCR_F32, KCR_SUM, 2, 3));
 	RANK_OK(w, kcr_barrier(w));
+	/* One after the other: two calls at a time could do all of it. */
+	if (rank)
+		ranks_meet(&scene->meeting, 2);
 	RANK_OK(w, kcr_iallreduce(w, data, result, COUNT, KCR_F32, KCR_SUM,
 				  &request));
+	if (!rank)
+		ranks_meet(&scene->meeting, 2);
 	compute(scene->acted);
 	there = data_differ(want, result, COUNT, KCR_F32) < 0;
 	ranks_meet(&scene->meeting, 2);
