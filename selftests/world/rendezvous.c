@@ -452,7 +452,9 @@ TEST_F_TIMEOUT(rendezvous, disagreement, 120)
 				continue;
 			ASSERT_EQ(0, start_those(&self->r, 3, &self->job,
 						 try_to_come));
-			said = cases[i].ours ? cases[i].ours : ours;
+			said = ours;
+			if (cases[i].ours)
+				said = cases[i].ours;
 			SEE_ALL(-EINVAL, 10, "ranks disagree on ", cases[i].field,
 				odd, "host ", "pid ", said, theirs);
 			again(self);
