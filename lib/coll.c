@@ -47,6 +47,65 @@ int coll_run(struct kcr_request *r, const coll_step *steps,
 	return 0;
 }
 
+/* Part of a step: @bytes of the user's from byte @at on, as a frame's payload. */
+int coll_put(struct kcr_request *r, struct tx *tx, size_t segment, size_t at,
+	     size_t bytes)
+{
+	void *payload;
+	int err;
+
+	err = link_begin(r, tx, segment, &payload);
+	if (!err)
+		err = user_read(r, at, payload, bytes);
+	if (!err)
+		link_post(r, tx, bytes);
+	return err;
+}
+
+/* Part of a step: a frame's payload to byte @at of the user's. */
+int coll_take(struct kcr_request *r, struct rx *rx, size_t segment, size_t at,
+	      size_t bytes)
+{
+	const void *payload;
+	int err;
+
+	err = link_peek(r, rx, segment, bytes, &payload);
+	if (!err)
+		err = user_write(r, at, payload, bytes);
+	if (!err)
+		link_release(r, rx);
+	return err;
+}
+
+/**
+ * coll_operands() - part of a step: the others' operands of a segment
+ * @r: the request
+ * @from_lanes: they come over lanes, not from boards
+ * @segment: which
+ * @bytes: of each
+ * @in: gets them, by rank, to be released
+ *
+ * Looks at all of them, so that all that are missing are known. Returns 0,
+ * -EAGAIN if any is missing, or an error.
+ */
+int coll_operands(struct kcr_request *r, bool from_lanes, size_t segment,
+		  size_t bytes, const void *in[])
+{
+	int result = 0, err;
+
+	rankset_for_each(rank, &r->link->others) {
+		struct peer *peer = &r->link->peers[rank];
+
+		err = link_peek(r, from_lanes ? &peer->rx[LANES_COLLECTIVE] :
+				&peer->rx_board, segment, bytes, &in[rank]);
+		if (err && err != -EAGAIN)
+			return err;
+		if (err)
+			result = err;
+	}
+	return result;
+}
+
 /*
  * The one choice. It depends on nothing but what all ranks agree on, so all
  * choose alike. A message with fewer elements than ranks goes direct.

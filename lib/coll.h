@@ -16,6 +16,13 @@ typedef int (*coll_step)(struct kcr_request *r);
 int coll_run(struct kcr_request *r, const coll_step *steps,
 	     bool (*is_over)(const struct kcr_request *r));
 
+int coll_put(struct kcr_request *r, struct tx *tx, size_t segment, size_t at,
+	     size_t bytes);
+int coll_take(struct kcr_request *r, struct rx *rx, size_t segment, size_t at,
+	      size_t bytes);
+int coll_operands(struct kcr_request *r, bool from_lanes, size_t segment,
+		  size_t bytes, const void *in[]);
+
 /* Each is a kcr_request.advance: 0 when over, -EAGAIN, or an error. */
 int coll_direct(struct kcr_request *r);
 int coll_owner(struct kcr_request *r);

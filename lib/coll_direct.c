@@ -27,40 +27,16 @@ static int publish(struct kcr_request *r)
 	struct tx *board = &r->link->tx_board;
 	struct cursor *sent = &r->at.sent;
 	size_t bytes, at;
-	void *payload;
 	int err;
 
 	if (sent->segment == r->at.segments ||
 	    sent->segment - r->at.folded.segment == board->slots.depth)
 		return -EAGAIN;
-	err = link_begin(r, board, sent->segment, &payload);
-	if (err)
-		return err;
 	at = place(r, sent->segment, &bytes);
-	err = user_read(r, at, payload, bytes);
-	if (err)
-		return err;
-	link_post(r, board, bytes);
-	sent->segment++;
-	return 0;
-}
-
-/* Everyone's operand of a segment, by rank. */
-static int operands(struct kcr_request *r, size_t i, size_t bytes,
-		    const void *in[])
-{
-	int me = r->world->config.rank, result = 0, err;
-
-	rankset_for_each(rank, &r->link->others) {
-		err = link_peek(r, &r->link->peers[rank].rx_board, i, bytes,
-				&in[rank]);
-		if (err && err != -EAGAIN)
-			return err;
-		if (err)
-			result = err;
-	}
-	in[me] = link_posted(&r->link->tx_board, r->at.sent.segment - i);
-	return result;
+	err = coll_put(r, board, sent->segment, at, bytes);
+	if (!err)
+		sent->segment++;
+	return err;
 }
 
 static int fold(struct kcr_request *r)
@@ -75,9 +51,12 @@ static int fold(struct kcr_request *r)
 	if (folded->segment == r->at.sent.segment)
 		return -EAGAIN;
 	at = place(r, folded->segment, &bytes);
-	err = operands(r, folded->segment, bytes, in);
+	err = coll_operands(r, false, folded->segment, bytes, in);
 	if (err)
 		return err;
+	in[r->world->config.rank] = link_posted(&r->link->tx_board,
+						r->at.sent.segment -
+						folded->segment);
 	if (bytes) {
 		result = user_result(r, at);
 		fold_enter(&state);

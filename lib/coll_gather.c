@@ -68,22 +68,16 @@ static int next_source(const struct kcr_request *r, int rank)
 static int take(struct kcr_request *r)
 {
 	struct cursor *got = &r->at.got;
-	const void *payload;
-	struct rx *board;
 	size_t bytes, at;
 	int err;
 
 	if (got->segment == r->at.segments)
 		return -EAGAIN;
-	board = &r->link->peers[got->rank].rx_board;
-	at = place(r, got->segment, &bytes);
-	err = link_peek(r, board, got->segment, bytes, &payload);
+	at = home(r, got->rank) + place(r, got->segment, &bytes);
+	err = coll_take(r, &r->link->peers[got->rank].rx_board, got->segment, at,
+			bytes);
 	if (err)
 		return err;
-	err = user_write(r, home(r, got->rank) + at, payload, bytes);
-	if (err)
-		return err;
-	link_release(r, board);
 	got->rank = next_source(r, got->rank + 1);
 	if (got->rank < 0) {
 		got->rank = next_source(r, 0);

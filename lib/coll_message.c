@@ -21,43 +21,31 @@ static int put(struct kcr_request *r)
 	struct tx *lane = &r->link->peers[r->peer].tx[LANES_POINT];
 	struct cursor *sent = &r->at.sent;
 	size_t bytes, at;
-	void *payload;
 	int err;
 
 	if (sent->segment == r->at.segments)
 		return -EAGAIN;
-	err = link_begin(r, lane, sent->segment, &payload);
-	if (err)
-		return err;
 	at = place(r, sent->segment, &bytes);
-	err = user_read(r, at, payload, bytes);
-	if (err)
-		return err;
-	link_post(r, lane, bytes);
-	sent->segment++;
-	return 0;
+	err = coll_put(r, lane, sent->segment, at, bytes);
+	if (!err)
+		sent->segment++;
+	return err;
 }
 
 static int take(struct kcr_request *r)
 {
 	struct rx *lane = &r->link->peers[r->peer].rx[LANES_POINT];
 	struct cursor *got = &r->at.got;
-	const void *payload;
 	size_t bytes, at;
 	int err;
 
 	if (got->segment == r->at.segments)
 		return -EAGAIN;
 	at = place(r, got->segment, &bytes);
-	err = link_peek(r, lane, got->segment, bytes, &payload);
-	if (err)
-		return err;
-	err = user_write(r, at, payload, bytes);
-	if (err)
-		return err;
-	link_release(r, lane);
-	got->segment++;
-	return 0;
+	err = coll_take(r, lane, got->segment, at, bytes);
+	if (!err)
+		got->segment++;
+	return err;
 }
 
 static void begin(struct kcr_request *r)

@@ -48,24 +48,17 @@ static void move_on(struct kcr_request *r, struct cursor *c)
 static int scatter(struct kcr_request *r)
 {
 	struct cursor *sent = &r->at.sent;
-	struct tx *lane;
 	size_t bytes, at;
-	void *payload;
 	int err;
 
 	if (sent->segment == r->at.segments)
 		return -EAGAIN;
-	lane = &r->link->peers[sent->rank].tx[LANES_COLLECTIVE];
-	err = link_begin(r, lane, sent->segment, &payload);
-	if (err)
-		return err;
 	at = place(r, sent->rank, sent->segment, &bytes);
-	err = user_read(r, at, payload, bytes);
-	if (err)
-		return err;
-	link_post(r, lane, bytes);
-	move_on(r, sent);
-	return 0;
+	err = coll_put(r, &r->link->peers[sent->rank].tx[LANES_COLLECTIVE],
+		       sent->segment, at, bytes);
+	if (!err)
+		move_on(r, sent);
+	return err;
 }
 
 /* Where the result goes: to the board, or home if nobody else wants it. */
@@ -95,22 +88,6 @@ static size_t home(const struct kcr_request *r, size_t at)
 	return r->header.kind == KIND_REDUCE_SCATTER ? at - shard : at;
 }
 
-static int operands(struct kcr_request *r, size_t i, size_t bytes,
-		    const void *in[])
-{
-	int result = 0, err;
-
-	rankset_for_each(rank, &r->link->others) {
-		err = link_peek(r, &r->link->peers[rank].rx[LANES_COLLECTIVE],
-				i, bytes, &in[rank]);
-		if (err && err != -EAGAIN)
-			return err;
-		if (err)
-			result = err;
-	}
-	return result;
-}
-
 static int fold_in_order(struct kcr_request *r)
 {
 	struct cursor *folded = &r->at.folded;
@@ -124,7 +101,7 @@ static int fold_in_order(struct kcr_request *r)
 	if (folded->segment == r->at.segments)
 		return -EAGAIN;
 	at = place(r, me, folded->segment, &bytes);
-	err = operands(r, folded->segment, bytes, in);
+	err = coll_operands(r, true, folded->segment, bytes, in);
 	if (!err)
 		err = begin_result(r, folded->segment, home(r, at), &result);
 	if (!err)
@@ -226,24 +203,17 @@ static int fold(struct kcr_request *r)
 static int gather(struct kcr_request *r)
 {
 	struct cursor *got = &r->at.got;
-	const void *payload;
-	struct rx *board;
 	size_t bytes, at;
 	int err;
 
 	if (got->segment == r->at.folded.segment)
 		return -EAGAIN;
-	board = &r->link->peers[got->rank].rx_board;
 	at = place(r, got->rank, got->segment, &bytes);
-	err = link_peek(r, board, got->segment, bytes, &payload);
-	if (err)
-		return err;
-	err = user_write(r, at, payload, bytes);
-	if (err)
-		return err;
-	link_release(r, board);
-	move_on(r, got);
-	return 0;
+	err = coll_take(r, &r->link->peers[got->rank].rx_board, got->segment, at,
+			bytes);
+	if (!err)
+		move_on(r, got);
+	return err;
 }
 
 static void begin(struct kcr_request *r)
