@@ -3,11 +3,12 @@
  * kcollring: collectives with the same bits on every rank, run and path
  *
  * Every call returns 0 or a negative errno; kcr_error() then has a sentence
- * that says what was wrong, with the names and values. A world fails once and stays
- * failed: later calls return the first cause.
+ * that says what was wrong, with the names and values. Wrong arguments are refused before
+ * anything is sent, and change nothing. What goes wrong later ends the world: it
+ * stays failed, and later calls return the first cause.
  *
- * All ranks of a world call the same collectives in the same order. A world
- * is used by one thread at a time.
+ * All ranks of a world call the same collectives in the same order. Calls on one
+ * world from several threads are serialised.
  */
 #ifndef KCOLLRING_H
 #define KCOLLRING_H
@@ -120,16 +121,17 @@ struct kcr_emu;
  * @link: what carries the bytes	(KCR_LINK=auto|module|shm)
  * @algo: the algorithm			(KCR_ALGO=auto|direct|owner|chain)
  * @contract: what decides the bits	(KCR_CONTRACT=fixed-order|any-order)
- * @seed: any number that the job's ranks share, see kcr_seed() (KCR_SEED)
+ * @seed: any number that the job's ranks share, see kcr_seed() (KCR_SEED, up to
+ *	2^63 - 1)
  * @direct_max: largest message in bytes that AUTO gives to direct (KCR_DIRECT_MAX)
  * @lane_depth: slots in a lane		(KCR_LANE_DEPTH)
  * @lane_bytes: payload bytes of a lane's slot (KCR_LANE_BYTES)
  * @board_depth: slots in a board	(KCR_BOARD_DEPTH)
  * @board_bytes: payload bytes of a board's slot (KCR_BOARD_BYTES)
  * @spin: rounds of looking before a waiting rank yields the CPU (KCR_SPIN);
- *	negative: chosen from the number of ranks and CPUs of the node
+ *	negative, or the variable not set: chosen from the ranks and CPUs of the node
  * @yield: rounds of sched_yield() before a waiting rank sleeps (KCR_YIELD);
- *	negative: chosen by the library
+ *	negative, or the variable not set: chosen by the library
  * @warn_ms: an operation that waits so long says once for whom, 0 never (KCR_WARN, in seconds)
  * @timeout_ms: an operation that waits so long fails with -ETIMEDOUT (KCR_TIMEOUT, in seconds)
  * @rendezvous_ms: how long to wait for the other ranks to come (KCR_RENDEZVOUS_TIMEOUT, in seconds)
@@ -253,7 +255,7 @@ const char *kcr_error(const struct kcr_world *world);
  * -EOPNOTSUPP	no such type, operation, or pair of them
  * -EPROTO	ranks made different calls
  * -ETIMEDOUT	a rank did not come within the configured time
- * -ECONNRESET	a rank died
+ * -ECONNRESET	a rank died, which includes an exit without kcr_world_destroy()
  * -ESHUTDOWN	a rank left
  */
 int kcr_allreduce(struct kcr_world *world, const void *send, void *recv,

@@ -635,7 +635,7 @@ static const char usage_text[] =
 "\n"
 "  -b, --minbytes SIZE    the smallest message (default 8); K, M, G are 1024s;\n"
 "                         of all ranks together where each has a part\n"
-"  -e, --maxbytes SIZE    the largest message (default 16M)\n"
+"  -e, --maxbytes SIZE    at most so large a message (default 16M)\n"
 "  -f, --stepfactor N     multiply the size by N each time (default 2)\n"
 "  -s, --stepbytes SIZE   or add SIZE each time\n"
 "  -d, --datatype TYPE    i8 u8 i16 u16 i32 u32 i64 u64 f16 bf16 f32 (default) f64,\n"
