@@ -140,10 +140,8 @@ static void choose(struct kcr_request *r)
 		r->advance = coll_reduce_scatter;
 		break;
 	case KIND_ALLGATHER:
-		r->advance = coll_allgather;
-		break;
 	case KIND_BROADCAST:
-		r->advance = coll_broadcast;
+		r->advance = coll_gather;
 		break;
 	case KIND_MESSAGE:
 		r->advance = r->m.send ? coll_send : coll_receive;

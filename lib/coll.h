@@ -28,8 +28,7 @@ int coll_direct(struct kcr_request *r);
 int coll_owner(struct kcr_request *r);
 int coll_chain(struct kcr_request *r);
 int coll_reduce_scatter(struct kcr_request *r);
-int coll_allgather(struct kcr_request *r);
-int coll_broadcast(struct kcr_request *r);
+int coll_gather(struct kcr_request *r);
 int coll_send(struct kcr_request *r);
 int coll_receive(struct kcr_request *r);
 

@@ -53,23 +53,37 @@ static int start(struct kcr_request *r, size_t i, size_t at, size_t count)
 	return 0;
 }
 
+/*
+ * What a rank behind the first needs for a segment: the partial result from
+ * below, its own operand, and a frame for what it makes of them.
+ */
+static int gather_inputs(struct kcr_request *r, struct tx *to, size_t i,
+			 size_t at, size_t count, const void **before,
+			 const void **operand, void **payload)
+{
+	struct rx *down = lane_from(r, r->world->config.rank - 1);
+	int err;
+
+	err = link_peek(r, down, i, count * r->m.fold->partial, before);
+	if (!err)
+		err = link_begin(r, to, i, payload);
+	if (!err)
+		err = user_operand(r, at, count * r->m.element, operand);
+	return err;
+}
+
 /* A rank in between takes the partial result one step further. */
 static int pass(struct kcr_request *r, size_t i, size_t at, size_t count)
 {
 	const struct fold *fold = r->m.fold;
 	int me = r->world->config.rank;
-	struct rx *down = lane_from(r, me - 1);
 	struct tx *up = lane_to(r, me + 1);
 	struct fold_state state;
 	const void *before, *operand;
 	void *partial;
 	int err;
 
-	err = link_peek(r, down, i, count * fold->partial, &before);
-	if (!err)
-		err = link_begin(r, up, i, &partial);
-	if (!err)
-		err = user_operand(r, at, count * r->m.element, &operand);
+	err = gather_inputs(r, up, i, at, count, &before, &operand, &partial);
 	if (err)
 		return err;
 	memcpy(partial, before, count * fold->partial);
@@ -77,7 +91,7 @@ static int pass(struct kcr_request *r, size_t i, size_t at, size_t count)
 	fold->step(partial, operand, count);
 	fold_leave(&state);
 	link_post(r, up, count * fold->partial);
-	link_release(r, down);
+	link_release(r, lane_from(r, me - 1));
 	return 0;
 }
 
@@ -86,18 +100,13 @@ static int finish(struct kcr_request *r, size_t i, size_t at, size_t count)
 {
 	const struct fold *fold = r->m.fold;
 	int me = r->world->config.rank;
-	struct rx *down = lane_from(r, me - 1);
 	struct tx *back = lane_to(r, me - 1);
 	void *partial = r->world->scratch, *result;
 	struct fold_state state;
 	const void *before, *operand;
 	int err;
 
-	err = link_peek(r, down, i, count * fold->partial, &before);
-	if (!err)
-		err = link_begin(r, back, i, &result);
-	if (!err)
-		err = user_operand(r, at, count * r->m.element, &operand);
+	err = gather_inputs(r, back, i, at, count, &before, &operand, &result);
 	if (err)
 		return err;
 	memcpy(partial, before, count * fold->partial);
@@ -106,7 +115,7 @@ static int finish(struct kcr_request *r, size_t i, size_t at, size_t count)
 	fold->finish(result, partial, me + 1, count);
 	fold_leave(&state);
 	link_post(r, back, count * r->m.element);
-	link_release(r, down);
+	link_release(r, lane_from(r, me - 1));
 	return user_write(r, at, result, count * r->m.element);
 }
 

@@ -105,16 +105,11 @@ static bool is_over(const struct kcr_request *r)
 	       r->at.got.segment == r->at.segments;
 }
 
-int coll_allgather(struct kcr_request *r)
+int coll_gather(struct kcr_request *r)
 {
 	static const coll_step steps[] = { publish, take, NULL };
 
 	if (!r->at.has_begun)
 		begin(r);
 	return coll_run(r, steps, is_over);
-}
-
-int coll_broadcast(struct kcr_request *r)
-{
-	return coll_allgather(r);
 }
