@@ -51,6 +51,7 @@
 /* Features, in kcr_query.features. */
 #define KCR_FEATURE_URING	0x1ULL	/* commands through io_uring */
 #define KCR_FEATURE_URING_CANCEL 0x2ULL	/* the kernel cancels parked commands itself */
+#define KCR_FEATURE_MESH	0x4ULL	/* kcollring_verbs.ko is loaded */
 
 /**
  * struct kcr_query - version, features, limits and use (KCR_IOCTL_QUERY)
@@ -135,23 +136,28 @@ struct kcr_lane_desc {
 	__u32 capacity;
 };
 
+/* kcr_window.flags: a board may be mapped by its own rank alone. */
+#define KCR_WINDOW_PRIVATE	0x1
+
 /**
  * struct kcr_window - make a window, or attach to it (KCR_IOCTL_WINDOW)
  * @size: sizeof(struct kcr_window)
- * @flags: must be 0
+ * @flags: KCR_WINDOW_PRIVATE, the same on every rank, or 0
  * @window: its number, 0 .. KCR_MAX_WINDOWS - 1; chosen alike on every rank
  * @nr_lanes: entries of @lanes, 0 .. KCR_MAX_LANES
  * @lanes: user address of an array of struct kcr_lane_desc
  * @board_bytes: the size of each rank's board, a multiple of the page size, or 0 for no boards
  *
- * Every rank makes the call, with the same list. It allocates what this rank
+ * Every rank of the node makes the call, with the same list, which names no
+ * rank of another node. It allocates what this rank
  * pays for: the slots of lanes that end at it, the acknowledgement pages of lanes that
  * start at it, and its board. A part can be mapped once the rank that pays
  * for it has made the call.
  *
  * -EINVAL     a lane given twice, a rank outside the world, source equal to
  *             destination, zero depth or capacity, a part of 4 GiB or more
- * -EPROTO     another rank made this window with another list or board size
+ * -EPROTO     another rank made this window with another list, board size or
+ *             flags
  * -EEXIST     this rank has attached to it already
  */
 struct kcr_window {
@@ -194,7 +200,13 @@ struct kcr_window_detach {
  *  KCR_MAP_STATUS    0        none (the kernel writes)    this rank
  *  KCR_MAP_SLOTS     lane     the source                  source, destination
  *  KCR_MAP_ACK       lane     the destination             source, destination
- *  KCR_MAP_BOARD     rank     that rank                   every rank of the world
+ *  KCR_MAP_BOARD     rank     that rank                   every rank of the world;
+ *                                                         of a private window: none
+ *  KCR_MAP_CONN      peer     none (the kernel writes)    this rank
+ *  KCR_MAP_FRAMES    see below  none (the peer sends)     this rank
+ *
+ * The last two have the number of a wire where the others have a window's; the
+ * index of frames is KCR_FRAMES_INDEX(peer, stream, class).
  *
  * -EACCES     not for this rank, or PROT_WRITE where it may only read
  * -EPERM      PROT_EXEC
@@ -206,6 +218,11 @@ struct kcr_window_detach {
 #define KCR_MAP_SLOTS		1
 #define KCR_MAP_ACK		2
 #define KCR_MAP_BOARD		3
+#define KCR_MAP_CONN		4
+#define KCR_MAP_FRAMES		5
+
+#define KCR_FRAMES_INDEX(peer, stream, class) \
+	((__u64)(peer) | (__u64)(stream) << 10 | (__u64)(class) << 12)
 
 #define KCR_MMAP_OFFSET(window, part, index) \
 	(((__u64)(window) << 52) | ((__u64)(part) << 48) | ((__u64)(index) << 32))
@@ -297,6 +314,175 @@ struct kcr_claim {
 	__u32 detail;
 };
 
+/**
+ * struct kcr_board - how a board in window 0 begins
+ * @claim: what the rank says it is doing
+ * @pad: 0
+ * @sleeping: the library's
+ * @pad2: 0
+ * @beat_ns: CLOCK_MONOTONIC, when the rank looked last, if it waits; else 0
+ *
+ * The module tells the peers of other nodes of @claim and @beat_ns, a few times
+ * a second: see struct kcr_conn_status. Otherwise it only shows the claim.
+ */
+struct kcr_board {
+	struct kcr_claim claim;
+	__u8 pad[32];
+	__u32 sleeping;
+	__u32 pad2;
+	__u64 beat_ns;
+};
+
+/*
+ * The mesh: connections to peers over RDMA, one for each peer and wire, by
+ * kcollring_verbs.ko.
+ *
+ * What travels is a frame: 1 .. KCR_FRAME_BYTES_MAX bytes from this rank's board in
+ * any window into the next of the peer's frames in a ring. A connection has a ring
+ * for each stream and class in either direction. A stream is the
+ * library's to use: rings of different streams do not wait for one another.
+ * Frames of class k hold 4 KiB << k; a frame travels in the smallest class that
+ * holds it. The receiver opens a ring before its first frame can come
+ * (KCR_IOCTL_FRAMES) and pays for it; a sender that finds it closed makes the
+ * receiver see kcr_ring_status.wanted. The sequence numbers of a ring start at 1; the frame
+ * with sequence s lies at (s - 1) % depth times the class's size in the mapping.
+ *
+ * Credits: a frame may be sent as long as its sequence is at most
+ * kcr_ring_status.limit. KCR_CMD_RELEASE gives frames back, at once or with a frame
+ * that goes the other way: nothing is kept back. Each ring has one frame more than
+ * was asked for, so that a receiver may release the last one late.
+ */
+#define KCR_MAX_WIRES		4
+#define KCR_STREAMS		3
+#define KCR_CLASSES		8
+#define KCR_FRAMES_MAX		16	/* most frames in a ring */
+#define KCR_CLASS_BYTES(class)	(4096U << (class))
+#define KCR_FRAME_BYTES_MAX	KCR_CLASS_BYTES(KCR_CLASSES - 1)
+
+/* The frames of a ring are one registration: 2 MiB at most. */
+static inline __u32 kcr_ring_depth(__u32 size_class, __u32 depth)
+{
+	__u32 most = 0x200000U / KCR_CLASS_BYTES(size_class);
+
+	return depth < most ? depth : most;
+}
+
+/* kcr_conn_status.state */
+#define KCR_CONN_NONE		0
+#define KCR_CONN_EXPECTED	1	/* the peer, which has the lower rank, connects */
+#define KCR_CONN_CONNECTING	2
+#define KCR_CONN_UP		3	/* both sides have proven that they know the key */
+#define KCR_CONN_LEFT		4	/* the peer left; all it had sent is here */
+#define KCR_CONN_FAILED		5	/* see error and reason */
+
+/* kcr_conn_status.reason, with what detail means; both sides use the numbers. */
+#define KCR_REASON_NONE		0
+#define KCR_REASON_ADDRESS	1	/* no RDMA device has it, or it is unknown */
+#define KCR_REASON_ROUTE	2	/* no way to the address */
+#define KCR_REASON_UNREACHABLE	3	/* it does not answer; rdma_cm's status */
+#define KCR_REASON_TIMEOUT	4	/* not connected in time */
+#define KCR_REASON_REFUSED	5	/* nobody listens there; rdma_cm's status */
+#define KCR_REASON_VERSION	6	/* the peer speaks another version; which */
+#define KCR_REASON_FORMAT	7	/* the peer sent what is no handshake of ours */
+#define KCR_REASON_WORLD	8	/* the peer's node has no such world */
+#define KCR_REASON_RANK		9	/* ... or not that rank, or it does not expect this one */
+#define KCR_REASON_DUPLICATE	10	/* that rank is connected already */
+#define KCR_REASON_CROSSED	11	/* the wire ends at another wire's device; which wire */
+#define KCR_REASON_KEY		12	/* the peer has not proven that it knows the world's key */
+#define KCR_REASON_COMPLETION	13	/* a work request failed; ib_wc_status */
+#define KCR_REASON_GONE		14	/* the connection ended without a word */
+#define KCR_REASON_DEVICE	15	/* the RDMA device is gone */
+#define KCR_REASON_PROTOCOL	16	/* the peer broke the rules; which, for us */
+#define KCR_REASON_SILENT	17	/* no heartbeat; for how many ms */
+#define KCR_REASON_LOCAL	18	/* this node could not make the connection's objects */
+#define KCR_REASON_REJECTED	19	/* refused by something that is not us; rdma_cm's status */
+#define KCR_REASON_ENDED	20	/* the world had failed; first by which rank */
+
+/**
+ * struct kcr_ring_status - one stream and class of a connection
+ * @limit: out: frames up to this sequence may be sent; 0 while closed
+ * @acked: out: the peer has released all up to this
+ * @arrived: in: the last frame that has come, at most @released + @depth
+ * @released: in: as by KCR_CMD_RELEASE
+ * @depth: in: frames in the ring; 0 while this rank has not opened it
+ * @wanted: in: not 0 if the peer has a frame for it and it is closed
+ * @length: in: bytes of the frame in each place
+ * @pad: 0
+ */
+struct kcr_ring_status {
+	__u64 limit;
+	__u64 acked;
+	__u64 arrived;
+	__u64 released;
+	__u32 depth;
+	__u32 wanted;
+	__u32 length[KCR_FRAMES_MAX];
+	__u8 pad[24];
+};
+
+/**
+ * struct kcr_conn_status - a connection's mapped page, written by the kernel alone
+ * @state: KCR_CONN_*; stored last, with release
+ * @error: a positive errno, with KCR_CONN_FAILED
+ * @reason: KCR_REASON_*
+ * @detail: see there
+ * @local: this end's socket address (struct sockaddr_in or sockaddr_in6)
+ * @remote: the other end's
+ * @local_gid: as used by the connection
+ * @remote_gid: likewise
+ * @mtu: of the path, in bytes of payload
+ * @depth: frames a ring has by default: kcr_connect.depth + 1
+ * @sent: frames sent
+ * @received: frames received
+ * @device: name of the RDMA device, a string with a 0 at its end
+ * @board: the peer's claim and beat; times are in this node's CLOCK_MONOTONIC
+ * @pad: 0
+ * @rings: by stream, class
+ */
+struct kcr_conn_status {
+	__u32 state;
+	__u32 error;
+	__u32 reason;
+	__u32 detail;
+	__u8 local[28];
+	__u8 remote[28];
+	__u8 local_gid[16];
+	__u8 remote_gid[16];
+	__u32 mtu;
+	__u32 depth;
+	__u64 sent;
+	__u64 received;
+	__u8 device[64];
+	__u8 pad[64];
+	struct kcr_board board;
+	__u8 pad2[688];
+	struct kcr_ring_status rings[KCR_STREAMS][KCR_CLASSES];
+};
+
+/**
+ * struct kcr_frames - open a ring of frames from a peer (KCR_IOCTL_FRAMES)
+ * @size: sizeof(struct kcr_frames)
+ * @flags: must be 0
+ * @peer: a rank
+ * @wire: 0 .. KCR_MAX_WIRES - 1
+ * @stream: 0 .. KCR_STREAMS - 1
+ * @size_class: 0 .. KCR_CLASSES - 1
+ *
+ * The frames can be mapped afterwards: KCR_MAP_FRAMES,
+ * kcr_ring_status.depth frames of KCR_CLASS_BYTES(class).
+ *
+ * -ENOTCONN   no connection, or it is not up
+ * -EEXIST     open already
+ */
+struct kcr_frames {
+	__u32 size;
+	__u32 flags;
+	__u32 peer;
+	__u32 wire;
+	__u32 stream;
+	__u32 size_class;
+};
+
 /*
  * Commands. Each has two forms with one meaning: an ioctl, whose argument is
  * the struct; and IORING_OP_URING_CMD on a ring with 128-byte entries
@@ -309,6 +495,9 @@ struct kcr_claim {
 #define KCR_CMD_LEAVE		0x12
 #define KCR_CMD_CANCEL		0x13
 #define KCR_CMD_FAIL		0x14
+#define KCR_CMD_CONNECT		0x15
+#define KCR_CMD_SEND		0x16
+#define KCR_CMD_RELEASE		0x17
 
 /**
  * struct kcr_wait - sleep until this rank's event counter moves
@@ -396,6 +585,108 @@ struct kcr_fail {
 };
 
 /**
+ * struct kcr_connect - connect to a peer over a wire
+ * @size: sizeof(struct kcr_connect)
+ * @flags: must be 0
+ * @peer: a rank, not this one
+ * @wire: 0 .. KCR_MAX_WIRES - 1
+ * @local: struct sockaddr_in or sockaddr_in6 of this end: an address of an RDMA device in
+ *	the caller's network namespace; the port does not matter
+ * @remote: the other end's; port 0 stands for the module's
+ * @timeout_ms: until it must be up, from now, at most 600000; 0, for the higher rank
+ *	only: wait for the peer without end
+ * @depth: frames of a ring that may be on their way, 1 .. KCR_FRAMES_MAX - 1; the same
+ *	on both ends
+ *
+ * The lower rank connects, so the higher one must have made the call before. The
+ * call starts it and answers at once. How it goes is told by the connection's
+ * page (KCR_MAP_CONN), which can be mapped afterwards; every change of its state
+ * moves the event counter. A connection that could not be made fails alone, so that
+ * all faults of the cabling are found; one that was up and breaks fails the world.
+ *
+ * -EEXIST          there is one, whatever its state
+ * -EPROTONOSUPPORT kcollring_verbs.ko is not there
+ */
+struct kcr_connect {
+	__u32 size;
+	__u32 flags;
+	__u32 peer;
+	__u32 wire;
+	__u8 local[28];
+	__u8 remote[28];
+	__u32 timeout_ms;
+	__u32 depth;
+};
+
+/**
+ * struct kcr_send - send a frame to peers
+ * @size: sizeof(struct kcr_send)
+ * @flags: must be 0
+ * @window: the window in whose board of this rank the frame lies
+ * @bytes: 1 .. KCR_FRAME_BYTES_MAX
+ * @offset: of its first byte in the board
+ * @wire: 0 .. KCR_MAX_WIRES - 1
+ * @stream: 0 .. KCR_STREAMS - 1
+ * @base: the rank that bit 0 of @mask stands for
+ * @reserved: 0
+ * @mask: the peers, at least one
+ * @sequence: that the frame gets in the ring, the same for all peers: the next
+ *
+ * Answers 0 when it is handed to the device, for all peers. The bytes may not
+ * change until the peers have released the frame.
+ *
+ * -ENOBUFS    one of the peers has no credit or has not opened the ring (it is
+ *             asked to), the device's queue is full, or a frame with a lower sequence was
+ *             not sent yet; nothing was sent. Not -EAGAIN, which io_uring takes
+ *             for its own
+ * -EALREADY   a frame with this sequence was sent
+ * -ENOTCONN   no connection to one of them, or it is not up; nothing was sent
+ * -ENXIO      this rank has no board in such a window
+ */
+struct kcr_send {
+	__u32 size;
+	__u32 flags;
+	__u32 window;
+	__u32 bytes;
+	__u64 offset;
+	__u32 wire;
+	__u32 stream;
+	__u32 base;
+	__u32 reserved;
+	__u64 mask;
+	__u64 sequence;
+};
+
+/*
+ * kcr_release.flags: a SEND to the same peer by the same wire follows at once, and
+ * may carry the credit. If it is refused the credit goes by itself.
+ */
+#define KCR_RELEASE_MORE	0x1
+
+/**
+ * struct kcr_release - give frames back to their sender
+ * @size: sizeof(struct kcr_release)
+ * @flags: KCR_RELEASE_MORE or 0
+ * @peer: a rank
+ * @wire: 0 .. KCR_MAX_WIRES - 1
+ * @stream: 0 .. KCR_STREAMS - 1
+ * @size_class: 0 .. KCR_CLASSES - 1
+ * @sequence: all up to this one; one that was released already changes nothing
+ *
+ * -EINVAL     it has not arrived yet, or the ring is closed
+ * -ENOTCONN   no connection. One that is not up any more answers 0
+ */
+struct kcr_release {
+	__u32 size;
+	__u32 flags;
+	__u32 peer;
+	__u32 wire;
+	__u32 stream;
+	__u32 size_class;
+	__u64 sequence;
+};
+
+/**
  * struct kcr_info - the next member that the caller may see (KCR_IOCTL_INFO)
  * @size: sizeof(struct kcr_info)
  * @flags: must be 0
@@ -444,10 +735,14 @@ struct kcr_info {
 #define KCR_IOCTL_WINDOW	_IO(KCR_IOCTL_TYPE, 0x02)
 #define KCR_IOCTL_WINDOW_DETACH	_IO(KCR_IOCTL_TYPE, 0x03)
 #define KCR_IOCTL_INFO		_IO(KCR_IOCTL_TYPE, 0x04)
+#define KCR_IOCTL_FRAMES	_IO(KCR_IOCTL_TYPE, 0x05)
 #define KCR_IOCTL_WAIT		_IO(KCR_IOCTL_TYPE, KCR_CMD_WAIT)
 #define KCR_IOCTL_KICK		_IO(KCR_IOCTL_TYPE, KCR_CMD_KICK)
 #define KCR_IOCTL_LEAVE		_IO(KCR_IOCTL_TYPE, KCR_CMD_LEAVE)
 #define KCR_IOCTL_CANCEL	_IO(KCR_IOCTL_TYPE, KCR_CMD_CANCEL)
 #define KCR_IOCTL_FAIL		_IO(KCR_IOCTL_TYPE, KCR_CMD_FAIL)
+#define KCR_IOCTL_CONNECT	_IO(KCR_IOCTL_TYPE, KCR_CMD_CONNECT)
+#define KCR_IOCTL_SEND		_IO(KCR_IOCTL_TYPE, KCR_CMD_SEND)
+#define KCR_IOCTL_RELEASE	_IO(KCR_IOCTL_TYPE, KCR_CMD_RELEASE)
 
 #endif /* _UAPI_LINUX_KCOLLRING_H */
