@@ -30,6 +30,7 @@ struct op {
 	u16 size;			/* of the struct as we know it */
 	u16 size_min;			/* ... as it was first */
 	u32 flags;
+	u32 allowed;			/* flags in the struct */
 };
 
 #define OP(_fn, _type, _size_min, _flags) {				\
@@ -44,12 +45,19 @@ static const struct op ops[] = {
 		OP(kcr_status_query, struct kcr_query, 104, OP_ANSWERS),
 	[_IOC_NR(KCR_IOCTL_JOIN)] =
 		OP(kcr_member_join, struct kcr_join, 48, 0),
-	[_IOC_NR(KCR_IOCTL_WINDOW)] =
-		OP(kcr_window_attach, struct kcr_window, 32, OP_MEMBER),
+	[_IOC_NR(KCR_IOCTL_WINDOW)] = {
+		.fn = kcr_window_attach,
+		.size = sizeof(struct kcr_window),
+		.size_min = 32,
+		.flags = OP_MEMBER,
+		.allowed = KCR_WINDOW_PRIVATE,
+	},
 	[_IOC_NR(KCR_IOCTL_WINDOW_DETACH)] =
 		OP(kcr_window_detach, struct kcr_window_detach, 16, OP_MEMBER),
 	[_IOC_NR(KCR_IOCTL_INFO)] =
 		OP(kcr_world_info, struct kcr_info, 120, OP_ANSWERS),
+	[_IOC_NR(KCR_IOCTL_FRAMES)] =
+		OP(kcr_mesh_frames, struct kcr_frames, 24, OP_MEMBER),
 	[KCR_CMD_WAIT] =
 		OP(kcr_command_wait, struct kcr_wait, 32, OP_MEMBER | OP_URING),
 	[KCR_CMD_KICK] =
@@ -61,6 +69,18 @@ static const struct op ops[] = {
 		   OP_MEMBER | OP_URING),
 	[KCR_CMD_FAIL] =
 		OP(kcr_command_fail, struct kcr_fail, 16, OP_MEMBER | OP_URING),
+	[KCR_CMD_CONNECT] =
+		OP(kcr_mesh_connect, struct kcr_connect, 80,
+		   OP_MEMBER | OP_URING),
+	[KCR_CMD_SEND] =
+		OP(kcr_mesh_send, struct kcr_send, 56, OP_MEMBER | OP_URING),
+	[KCR_CMD_RELEASE] = {
+		.fn = kcr_mesh_release,
+		.size = sizeof(struct kcr_release),
+		.size_min = 32,
+		.flags = OP_MEMBER | OP_URING,
+		.allowed = KCR_RELEASE_MORE,
+	},
 };
 
 static const struct op *find_op(u32 nr)
@@ -87,7 +107,7 @@ static int run(const struct op *op, struct kcr_call *call)
 {
 	int ret;
 
-	if (call->args->flags)
+	if (call->args->flags & ~op->allowed)
 		return -EOPNOTSUPP;
 	if (op->flags & OP_MEMBER) {
 		ret = usable_member(call->file, &call->member);

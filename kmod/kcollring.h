@@ -12,11 +12,14 @@
  *		every mapping, so that what is mapped stays charged
  * kcr_waiter	one parked WAIT
  * kcr_user	the quota of one user
+ * kcr_mesh	a member's connections to peers, made by kcollring_verbs.ko; the
+ *		rest of it is in verbs/verbs.h
  *
  * Locks, outermost first; what each protects is said at the fields:
  *
  *	kcr_file.lock		mutex, two JOINs on one descriptor
  *	kcr_worlds_lock		mutex, the list of worlds and who is in it
+ *	  kcr_member.mesh_lock	mutex, makes and unmakes its mesh
  *	  kcr_world.mutex	mutex, the windows of a world
  *	  kcr_world.lock	spinlock, states, cause, status pages
  *	    kcr_member.lock	spinlock, event counter, waiters
@@ -65,6 +68,9 @@
 
 struct io_uring_cmd;
 struct attribute_group;
+struct kcr_mesh;
+struct module;
+struct vm_area_struct;
 
 /* Everything alive, shown in sysfs. */
 struct kcr_counts {
@@ -83,6 +89,7 @@ struct kcr_user {
 	kuid_t uid;
 	atomic_long_t members;
 	atomic_long_t pages;
+	atomic_long_t conns;
 };
 
 struct kcr_file {
@@ -100,6 +107,8 @@ struct kcr_member {
 	u32 rank;
 
 	atomic_long_t pages;		/* that it pays for */
+	struct mutex mesh_lock;		/* held while the mesh is made or told */
+	struct kcr_mesh *mesh;		/* set once, with release, until the file goes */
 	unsigned int fd_hint;		/* where flush found a copy last */
 
 	/* Written under both locks, so that either is enough to read. */
@@ -163,6 +172,7 @@ struct kcr_win {
 	/* Fixed from before the window can be found. */
 	u32 ranks;
 	u32 nr_lanes;
+	u32 flags;			/* KCR_WINDOW_PRIVATE */
 	u64 board_bytes;
 	struct kcr_lane_desc *lanes;
 
@@ -203,6 +213,47 @@ union kcr_args {
 	struct kcr_leave leave;
 	struct kcr_cancel cancel;
 	struct kcr_fail fail;
+	struct kcr_frames frames;
+	struct kcr_connect connect;
+	struct kcr_send send;
+	struct kcr_release release;
+};
+
+/**
+ * struct kcr_mesh_ops - what kcollring_verbs.ko does for kcollring.ko
+ * @owner: its module; every mesh holds a reference
+ * @create: a mesh for a member; called by its process
+ * @connect: KCR_CMD_CONNECT
+ * @frames: KCR_IOCTL_FRAMES
+ * @send: KCR_CMD_SEND
+ * @release: KCR_CMD_RELEASE
+ * @mmap: a part of a connection; under no lock but mmap_lock
+ * @forget: the member's board in a window may go
+ * @failed: the member's world has failed, tell the peers; does not wait
+ * @end: the member has left or died: tell the peers and close; does not wait
+ * @destroy: wait until everything is closed, then free it all
+ *
+ * The last three are called under kcr_member.mesh_lock, but destroy.
+ */
+struct kcr_mesh_ops {
+	struct module *owner;
+	struct kcr_mesh *(*create)(struct kcr_member *m);
+	int (*connect)(struct kcr_mesh *mesh, const struct kcr_connect *args);
+	int (*frames)(struct kcr_mesh *mesh, const struct kcr_frames *args);
+	int (*send)(struct kcr_mesh *mesh, const struct kcr_send *args);
+	int (*release)(struct kcr_mesh *mesh, const struct kcr_release *args);
+	int (*mmap)(struct kcr_mesh *mesh, u32 kind, u32 wire, u32 index,
+		    struct vm_area_struct *vma);
+	void (*forget)(struct kcr_mesh *mesh, u32 window);
+	void (*failed)(struct kcr_mesh *mesh);
+	void (*end)(struct kcr_mesh *mesh, u32 state);
+	void (*destroy)(struct kcr_mesh *mesh);
+};
+
+/* The provider's object begins with it. */
+struct kcr_mesh {
+	const struct kcr_mesh_ops *ops;
+	struct kcr_member *member;
 };
 
 /* One call, by ioctl or by io_uring. */
@@ -218,6 +269,7 @@ struct kcr_call {
 extern unsigned int kcr_max_members;
 extern unsigned long kcr_max_pages;
 extern unsigned int kcr_max_parked;
+extern unsigned int kcr_max_conns;
 
 /* device.c */
 int kcr_device_register(void);
@@ -247,7 +299,23 @@ int kcr_window_attach(struct kcr_call *call);
 int kcr_window_detach(struct kcr_call *call);
 void kcr_window_detach_all(struct kcr_member *m);
 int kcr_window_mmap(struct kcr_member *m, struct vm_area_struct *vma);
-bool kcr_window_claim(struct kcr_member *m, struct kcr_claim *claim);
+bool kcr_window_board_head(struct kcr_member *m, struct kcr_board *head);
+struct kcr_region *kcr_window_board(struct kcr_member *m, u32 window);
+
+/* mesh.c */
+int kcr_mesh_register(const struct kcr_mesh_ops *ops);
+void kcr_mesh_unregister(void);
+bool kcr_mesh_is_there(void);
+int kcr_mesh_connect(struct kcr_call *call);
+int kcr_mesh_frames(struct kcr_call *call);
+int kcr_mesh_send(struct kcr_call *call);
+int kcr_mesh_release(struct kcr_call *call);
+int kcr_mesh_mmap(struct kcr_member *m, u32 kind, u32 wire, u32 index,
+		  struct vm_area_struct *vma);
+void kcr_mesh_forget(struct kcr_member *m, u32 window);
+void kcr_mesh_failed(struct kcr_world *w);
+void kcr_mesh_end(struct kcr_member *m, u32 state);
+void kcr_mesh_destroy(struct kcr_member *m);
 
 /* region.c */
 struct kcr_region *kcr_region_new(struct kcr_member *payer, u64 bytes);
@@ -283,6 +351,8 @@ int kcr_user_charge_member(struct kcr_user *user);
 void kcr_user_uncharge_member(struct kcr_user *user);
 int kcr_user_charge_pages(struct kcr_user *user, unsigned long nr);
 void kcr_user_uncharge_pages(struct kcr_user *user, unsigned long nr);
+int kcr_user_charge_conn(struct kcr_user *user);
+void kcr_user_uncharge_conn(struct kcr_user *user);
 
 /* status.c */
 extern struct kcr_counts kcr_counts;
@@ -294,6 +364,7 @@ void kcr_status_fill(struct kcr_member *m);
 void kcr_status_publish(struct kcr_world *w, const struct kcr_member *subject,
 			struct list_head *done);
 void kcr_status_event(struct kcr_member *m, struct list_head *done);
+void kcr_member_event(struct kcr_member *m);
 int kcr_status_query(struct kcr_call *call);
 
 #endif /* _KCR_KCOLLRING_H */

@@ -23,6 +23,11 @@ unsigned int kcr_max_parked = 64;
 module_param_named(max_parked, kcr_max_parked, uint, 0644);
 MODULE_PARM_DESC(max_parked, "Parked commands of one membership (default 64)");
 
+unsigned int kcr_max_conns = 4096;
+module_param_named(max_conns_per_user, kcr_max_conns, uint, 0644);
+MODULE_PARM_DESC(max_conns_per_user,
+		 "Connections to peers of one user, over all worlds (default 4096)");
+
 /* The ABI: none of these may ever change. */
 static_assert(sizeof(struct kcr_query) == 104);
 static_assert(offsetof(struct kcr_query, features) == 16);
@@ -56,6 +61,23 @@ static_assert(offsetof(struct kcr_kick, mask) == 16);
 static_assert(sizeof(struct kcr_leave) == 8);
 static_assert(sizeof(struct kcr_cancel) == 16);
 static_assert(sizeof(struct kcr_fail) == 16);
+static_assert(sizeof(struct kcr_board) == 80);
+static_assert(offsetof(struct kcr_board, sleeping) == KCR_CACHE_LINE);
+static_assert(offsetof(struct kcr_board, beat_ns) == 72);
+static_assert(sizeof(struct kcr_ring_status) == 128);
+static_assert(offsetof(struct kcr_ring_status, length) == 40);
+static_assert(sizeof(struct kcr_conn_status) == 4096);
+static_assert(offsetof(struct kcr_conn_status, local) == 16);
+static_assert(offsetof(struct kcr_conn_status, mtu) == 104);
+static_assert(offsetof(struct kcr_conn_status, device) == 128);
+static_assert(offsetof(struct kcr_conn_status, board) == 256);
+static_assert(offsetof(struct kcr_conn_status, rings) == 1024);
+static_assert(sizeof(struct kcr_frames) == 24);
+static_assert(sizeof(struct kcr_connect) == 80);
+static_assert(offsetof(struct kcr_connect, timeout_ms) == 72);
+static_assert(sizeof(struct kcr_send) == 56);
+static_assert(offsetof(struct kcr_send, sequence) == 48);
+static_assert(sizeof(struct kcr_release) == 32);
 static_assert(sizeof(struct kcr_info) == 120);
 static_assert(offsetof(struct kcr_info, id) == 24);
 static_assert(offsetof(struct kcr_info, cause) == 40);

@@ -66,21 +66,26 @@ bool kcr_member_set_state(struct kcr_member *m, u32 state,
 bool kcr_member_end(struct kcr_member *m, u32 state)
 {
 	struct kcr_world *w = m->world;
+	bool is_first, has_failed = false;
 	LIST_HEAD(done);
-	bool is_first;
 
 	spin_lock_bh(&w->lock);
 	is_first = kcr_member_set_state(m, state, &done);
 	if (is_first) {
 		if (state == KCR_MEMBER_DEAD)
-			kcr_world_set_cause(w, m->rank, ECONNRESET);
+			has_failed = kcr_world_set_cause(w, m->rank,
+							 ECONNRESET);
 		kcr_status_publish(w, m, &done);
 	}
 	spin_unlock_bh(&w->lock);
 
 	kcr_waiters_finish(&done);
-	if (is_first)
+	if (has_failed)
+		kcr_mesh_failed(w);
+	if (is_first) {
+		kcr_mesh_end(m, state);
 		kcr_window_detach_all(m);
+	}
 	return is_first;
 }
 
@@ -125,6 +130,7 @@ static struct kcr_member *member_new(u32 rank)
 	mmgrab(m->mm);
 	m->pid = get_pid(task_tgid(current));
 	m->owner = current->files;
+	mutex_init(&m->mesh_lock);
 	spin_lock_init(&m->lock);
 	INIT_LIST_HEAD(&m->waiters);
 	atomic_long_inc(&kcr_counts.members);
@@ -169,6 +175,7 @@ void kcr_member_release(struct kcr_member *m)
 	struct kcr_status *status;
 
 	kcr_member_end(m, KCR_MEMBER_DEAD);
+	kcr_mesh_destroy(m);
 
 	spin_lock_bh(&m->world->lock);
 	spin_lock(&m->lock);

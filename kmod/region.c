@@ -12,6 +12,7 @@
  * A mapping holds its file, and so the world and the payer.
  */
 #include <linux/capability.h>
+#include <linux/export.h>
 #include <linux/gfp.h>
 #include <linux/mm.h>
 #include <linux/sched/signal.h>
@@ -131,6 +132,7 @@ err_free:
 	kfree(region);
 	return ERR_PTR(ret);
 }
+EXPORT_SYMBOL_GPL(kcr_region_new);
 
 static void region_free(struct kref *kref)
 {
@@ -151,6 +153,7 @@ void kcr_region_put(struct kcr_region *region)
 	if (region)
 		kref_put(&region->kref, region_free);
 }
+EXPORT_SYMBOL_GPL(kcr_region_put);
 
 static void region_vm_open(struct vm_area_struct *vma)
 {
@@ -195,3 +198,4 @@ int kcr_region_map(struct kcr_region *region, struct vm_area_struct *vma)
 	vma->vm_ops = &region_vm_ops;
 	return 0;
 }
+EXPORT_SYMBOL_GPL(kcr_region_map);

@@ -9,6 +9,7 @@
  * release: who sees it move sees why.
  */
 #include <linux/device.h>
+#include <linux/export.h>
 #include <linux/gfp.h>
 #include <linux/mm.h>
 #include <linux/string.h>
@@ -94,6 +95,21 @@ void kcr_status_event(struct kcr_member *m, struct list_head *done)
 }
 
 /**
+ * kcr_member_event() - something has come for a member
+ * @m: the member; may be called in softirq
+ */
+void kcr_member_event(struct kcr_member *m)
+{
+	LIST_HEAD(done);
+
+	spin_lock_bh(&m->lock);
+	kcr_status_event(m, &done);
+	spin_unlock_bh(&m->lock);
+	kcr_waiters_finish(&done);
+}
+EXPORT_SYMBOL_GPL(kcr_member_event);
+
+/**
  * kcr_status_publish() - show everyone what happened in a world
  * @w: the world
  * @subject: the member whose state changed; it gets no event itself. NULL if
@@ -143,6 +159,8 @@ int kcr_status_query(struct kcr_call *call)
 		q->features |= KCR_FEATURE_URING;
 	if (IS_ENABLED(CONFIG_IO_URING) && KCR_URING_CANCELS)
 		q->features |= KCR_FEATURE_URING_CANCEL;
+	if (kcr_mesh_is_there())
+		q->features |= KCR_FEATURE_MESH;
 	q->max_lanes = KCR_MAX_LANES;
 	q->max_windows = KCR_MAX_WINDOWS;
 	q->max_members = READ_ONCE(kcr_max_members);

@@ -5,6 +5,7 @@
  * the sums are atomic, charged first and taken back when they are over.
  */
 #include <linux/capability.h>
+#include <linux/export.h>
 #include <linux/slab.h>
 
 #include "kcollring.h"
@@ -66,6 +67,7 @@ void kcr_user_put(struct kcr_user *user)
 
 	WARN_ON_ONCE(atomic_long_read(&user->members));
 	WARN_ON_ONCE(atomic_long_read(&user->pages));
+	WARN_ON_ONCE(atomic_long_read(&user->conns));
 	atomic_long_dec(&kcr_counts.users);
 	kfree(user);
 }
@@ -137,3 +139,25 @@ void kcr_user_uncharge_pages(struct kcr_user *user, unsigned long nr)
 {
 	atomic_long_sub(nr, &user->pages);
 }
+
+/**
+ * kcr_user_charge_conn() - one more connection, whose queues are the device's
+ * @user: the user
+ *
+ * Return: 0 or -EDQUOT.
+ */
+int kcr_user_charge_conn(struct kcr_user *user)
+{
+	return charge(&user->conns, 1, READ_ONCE(kcr_max_conns));
+}
+EXPORT_SYMBOL_GPL(kcr_user_charge_conn);
+
+/**
+ * kcr_user_uncharge_conn() - one connection less
+ * @user: the user
+ */
+void kcr_user_uncharge_conn(struct kcr_user *user)
+{
+	atomic_long_dec(&user->conns);
+}
+EXPORT_SYMBOL_GPL(kcr_user_uncharge_conn);

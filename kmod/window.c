@@ -12,6 +12,7 @@
  * A window is taken out of the world under the mutex by whoever was attached
  * last, and freed after it.
  */
+#include <linux/export.h>
 #include <linux/mm.h>
 #include <linux/nospec.h>
 #include <linux/overflow.h>
@@ -139,6 +140,7 @@ static struct kcr_win *win_new(const struct kcr_window *args, u32 ranks)
 		return ERR_PTR(-ENOMEM);
 	win->ranks = ranks;
 	win->nr_lanes = args->nr_lanes;
+	win->flags = args->flags;
 	win->board_bytes = args->board_bytes;
 	ret = win_alloc(win);
 	if (ret)
@@ -160,6 +162,7 @@ err:
 static bool win_is_same(const struct kcr_win *a, const struct kcr_win *b)
 {
 	return a->nr_lanes == b->nr_lanes && a->board_bytes == b->board_bytes &&
+	       a->flags == b->flags &&
 	       !memcmp(a->lanes, b->lanes, a->nr_lanes * sizeof(*a->lanes));
 }
 
@@ -353,6 +356,8 @@ int kcr_window_detach(struct kcr_call *call)
 	mutex_lock(&m->world->mutex);
 	unused = detach(m, array_index_nospec(args->window, KCR_MAX_WINDOWS));
 	mutex_unlock(&m->world->mutex);
+	if (!IS_ERR(unused))
+		kcr_mesh_forget(m, args->window);
 	if (IS_ERR(unused))
 		return PTR_ERR(unused);
 	win_free(unused);
@@ -415,8 +420,8 @@ static int find_board(const struct kcr_member *m, const struct kcr_win *win,
 	part->region = win->boards[rank];
 	part->payer = rank;
 	part->bytes = win->board_bytes;
-	part->may_read = true;
 	part->may_write = rank == m->rank;
+	part->may_read = part->may_write || !(win->flags & KCR_WINDOW_PRIVATE);
 	return 0;
 }
 
@@ -469,6 +474,9 @@ int kcr_window_mmap(struct kcr_member *m, struct vm_area_struct *vma)
 	u64 nr = offset >> 52;
 	int ret;
 
+	if (!lower_32_bits(offset) && nr < KCR_MAX_WIRES &&
+	    (kind == KCR_MAP_CONN || kind == KCR_MAP_FRAMES))
+		return kcr_mesh_mmap(m, kind, nr, index, vma);
 	if (lower_32_bits(offset) || nr >= KCR_MAX_WINDOWS ||
 	    kind < KCR_MAP_SLOTS || kind > KCR_MAP_BOARD)
 		return -EINVAL;
@@ -481,15 +489,15 @@ int kcr_window_mmap(struct kcr_member *m, struct vm_area_struct *vma)
 }
 
 /**
- * kcr_window_claim() - what a rank claims to be doing
+ * kcr_window_board_head() - what a rank says on its board in window 0
  * @m: the member
- * @claim: gets a copy, each field read once; it may hold anything
+ * @head: gets its claim and beat, each field read once; they may be anything
  *
- * Return: whether the member has a board in window 0.
+ * Return: whether the member has such a board.
  */
-bool kcr_window_claim(struct kcr_member *m, struct kcr_claim *claim)
+bool kcr_window_board_head(struct kcr_member *m, struct kcr_board *head)
 {
-	const struct kcr_claim *shared;
+	const struct kcr_board *shared;
 	struct kcr_win *win;
 	bool is_there;
 
@@ -498,12 +506,38 @@ bool kcr_window_claim(struct kcr_member *m, struct kcr_claim *claim)
 	is_there = win && is_made(win, m->rank) && win->boards[m->rank];
 	if (is_there) {
 		shared = page_address(win->boards[m->rank]->pages[0]);
-		claim->number = READ_ONCE(shared->number);
-		claim->since_ns = READ_ONCE(shared->since_ns);
-		claim->count = READ_ONCE(shared->count);
-		claim->kind = READ_ONCE(shared->kind);
-		claim->detail = READ_ONCE(shared->detail);
+		head->claim.number = READ_ONCE(shared->claim.number);
+		head->claim.since_ns = READ_ONCE(shared->claim.since_ns);
+		head->claim.count = READ_ONCE(shared->claim.count);
+		head->claim.kind = READ_ONCE(shared->claim.kind);
+		head->claim.detail = READ_ONCE(shared->claim.detail);
+		head->beat_ns = READ_ONCE(shared->beat_ns);
 	}
 	mutex_unlock(&m->world->mutex);
 	return is_there;
 }
+EXPORT_SYMBOL_GPL(kcr_window_board_head);
+
+/**
+ * kcr_window_board() - a member's own board
+ * @m: the member
+ * @window: less than KCR_MAX_WINDOWS
+ *
+ * Return: its region with a reference, or NULL if it is not attached or there
+ * are no boards.
+ */
+struct kcr_region *kcr_window_board(struct kcr_member *m, u32 window)
+{
+	struct kcr_region *board = NULL;
+	struct kcr_win *win;
+
+	mutex_lock(&m->world->mutex);
+	win = m->world->windows[window];
+	if (win && win->attach[m->rank] == KCR_ATTACH_DONE)
+		board = win->boards[m->rank];
+	if (board)
+		kref_get(&board->kref);
+	mutex_unlock(&m->world->mutex);
+	return board;
+}
+EXPORT_SYMBOL_GPL(kcr_window_board);

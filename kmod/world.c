@@ -9,6 +9,7 @@
  * cannot be taken again.
  */
 #include <linux/capability.h>
+#include <linux/export.h>
 #include <linux/nospec.h>
 #include <linux/pid.h>
 #include <linux/pid_namespace.h>
@@ -62,17 +63,24 @@ bool kcr_world_set_cause(struct kcr_world *w, u32 rank, u32 error)
  * @w: the world
  * @rank: the rank that says so
  * @error: a positive errno
+ *
+ * May sleep.
  */
 void kcr_world_fail(struct kcr_world *w, u32 rank, u32 error)
 {
 	LIST_HEAD(done);
+	bool is_first;
 
 	spin_lock_bh(&w->lock);
-	if (kcr_world_set_cause(w, rank, error))
+	is_first = kcr_world_set_cause(w, rank, error);
+	if (is_first)
 		kcr_status_publish(w, NULL, &done);
 	spin_unlock_bh(&w->lock);
 	kcr_waiters_finish(&done);
+	if (is_first)
+		kcr_mesh_failed(w);
 }
+EXPORT_SYMBOL_GPL(kcr_world_fail);
 
 static struct kcr_world *find(const u8 *id)
 {
@@ -241,11 +249,15 @@ static struct kcr_member *member_behind(u64 serial, u32 rank)
 
 static void fill_claim(struct kcr_info *info, struct kcr_member *m)
 {
+	struct kcr_board head = { };
 	u64 now = ktime_get_ns();
 
 	info->age_ns = 0;
 	memset(&info->claim, 0, sizeof(info->claim));
-	if (!kcr_window_claim(m, &info->claim) || !info->claim.since_ns)
+	if (!kcr_window_board_head(m, &head))
+		return;
+	info->claim = head.claim;
+	if (!head.claim.since_ns)
 		return;
 	if (info->claim.since_ns > now)
 		atomic_long_inc(&kcr_counts.violations);
