@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0
 #
-# The module, for each kernel release in KVERS, outside the source tree:
-# build/kmod/<release>/kcollring.ko. Kbuild writes beside the sources, so each
+# The modules, for each kernel release in KVERS, outside the source tree:
+# build/kmod/<release>/kcollring.ko and, where the kernel has RDMA,
+# kcollring_verbs.ko. Kbuild writes beside the sources, so each
 # release has a folder of links to them.
 
 KMOD_SOURCES := $(wildcard kmod/*.c kmod/*.h) kmod/Kbuild
+KMOD_VERBS := $(wildcard kmod/verbs/*.c kmod/verbs/*.h)
 KMOD_HEADERS := $(wildcard uapi/linux/*.h)
 
 # $(call kmod_make,release,more arguments of make). BTF needs the vmlinux of the
@@ -14,12 +16,13 @@ kmod_make = $(MAKE) -C /lib/modules/$(1)/build M=$(CURDIR)/build/kmod/$(1) \
 
 # $(call kmod_links,release)
 define kmod_links
-	@mkdir -p build/kmod/$(1)
-	@find build/kmod/$(1) -maxdepth 1 -type l -delete
+	@mkdir -p build/kmod/$(1)/verbs
+	@find build/kmod/$(1) -maxdepth 2 -type l -delete
 	@ln -sf $(addprefix $(CURDIR)/,$(KMOD_SOURCES)) build/kmod/$(1)/
+	@ln -sf $(addprefix $(CURDIR)/,$(KMOD_VERBS)) build/kmod/$(1)/verbs/
 endef
 
-build/kmod/%/kcollring.ko: $(KMOD_SOURCES) $(KMOD_HEADERS)
+build/kmod/%/kcollring.ko: $(KMOD_SOURCES) $(KMOD_VERBS) $(KMOD_HEADERS)
 	$(call kmod_links,$*)
 	+@$(call kmod_make,$*,-s)
 	@touch $@
@@ -38,6 +41,7 @@ CHECKPATCH := build/kselftest/scripts/checkpatch.pl
 checkpatch: kselftest
 	perl $(CHECKPATCH) --no-tree --strict --quiet --file \
 		$(filter-out kmod/compat.h,$(wildcard kmod/*.c kmod/*.h)) \
+		$(KMOD_VERBS) \
 		uapi/linux/kcollring.h
 	perl $(CHECKPATCH) --no-tree --strict --quiet --file \
 		--ignore LINUX_VERSION_CODE,CONSTANT_COMPARISON \

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Ports: the RDMA devices, and how many connections use each, so that a
+ * device that is taken away can wait for them to let go.
+ *
+ * A port lives from the add to the remove of its device. ports_lock protects
+ * the list and the fall of users to zero.
+ */
+#include <linux/slab.h>
+
+#include "verbs.h"
+
+struct port {
+	struct list_head node;
+	struct ib_device *device;
+	bool is_leaving;
+	u32 users;
+};
+
+static DEFINE_SPINLOCK(ports_lock);
+static LIST_HEAD(ports);
+static DECLARE_WAIT_QUEUE_HEAD(ports_idle);
+
+/**
+ * port_get() - a connection is going to use a device
+ * @device: the device; held by an id at this moment
+ * @at: the connection's pointer to its port
+ *
+ * The pointer is set under the lock: the device's remove(), which waits for
+ * all users, finds them by it.
+ *
+ * Return: 0, or -ENODEV if it is being taken away.
+ */
+int port_get(struct ib_device *device, struct port **at)
+{
+	struct port *port;
+	int ret = -ENODEV;
+
+	spin_lock_bh(&ports_lock);
+	list_for_each_entry(port, &ports, node) {
+		if (port->device != device || port->is_leaving)
+			continue;
+		port->users++;
+		WRITE_ONCE(*at, port);
+		ret = 0;
+		break;
+	}
+	spin_unlock_bh(&ports_lock);
+	return ret;
+}
+
+/**
+ * port_put() - a connection has let go of everything of a device
+ * @port: its port
+ */
+void port_put(struct port *port)
+{
+	spin_lock_bh(&ports_lock);
+	if (!--port->users)
+		wake_up_all(&ports_idle);
+	spin_unlock_bh(&ports_lock);
+}
+
+static bool is_idle(struct port *port)
+{
+	bool idle;
+
+	spin_lock_bh(&ports_lock);
+	idle = !port->users;
+	spin_unlock_bh(&ports_lock);
+	return idle;
+}
+
+static int add(struct ib_device *device)
+{
+	struct port *port;
+
+	port = kzalloc(sizeof(*port), GFP_KERNEL);
+	if (!port)
+		return -ENOMEM;
+	port->device = device;
+	spin_lock_bh(&ports_lock);
+	list_add_tail(&port->node, &ports);
+	spin_unlock_bh(&ports_lock);
+	return 0;
+}
+
+static void fail_conns(struct port *port)
+{
+	struct mesh *mesh;
+	struct conn *c;
+	unsigned long key;
+
+	mutex_lock(&meshes_lock);
+	list_for_each_entry(mesh, &meshes, node)
+		xa_for_each(&mesh->conns, key, c)
+			if (READ_ONCE(c->port) == port)
+				conn_fail(c, KCR_REASON_DEVICE, 0, -ENODEV);
+	mutex_unlock(&meshes_lock);
+}
+
+/*
+ * The device goes. Those that have ended close anyway, and an id that has
+ * just been bound to the device gets an event of its own.
+ */
+static void remove(struct ib_device *device, void *data)
+{
+	struct port *port, *found = NULL;
+
+	spin_lock_bh(&ports_lock);
+	list_for_each_entry(port, &ports, node)
+		if (port->device == device)
+			found = port;
+	if (found)
+		found->is_leaving = true;
+	spin_unlock_bh(&ports_lock);
+	if (!found)
+		return;
+
+	fail_conns(found);
+	wait_event(ports_idle, is_idle(found));
+	spin_lock_bh(&ports_lock);
+	list_del(&found->node);
+	spin_unlock_bh(&ports_lock);
+	kfree(found);
+}
+
+static struct ib_client client = {
+	.name = "kcollring",
+	.add = add,
+	.remove = remove,
+};
+
+/**
+ * port_init() - learn of all devices
+ *
+ * Return: 0 or an error.
+ */
+int port_init(void)
+{
+	return ib_register_client(&client);
+}
+
+/**
+ * port_exit() - the module goes, and has no connections
+ */
+void port_exit(void)
+{
+	ib_unregister_client(&client);
+}

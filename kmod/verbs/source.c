@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Sources: the boards that a connection sends from, mapped for its device on
+ * first use and until the connection closes. A window that is given up meanwhile is
+ * forgotten: its board is not sent from any more, but stays while the
+ * device may read it.
+ *
+ * Made and forgotten under conn->open_lock; looked up under conn->lock.
+ */
+#include <linux/dma-mapping.h>
+#include <linux/slab.h>
+
+#include "verbs.h"
+
+static void unmap(struct source *s, struct ib_device *device, unsigned long nr)
+{
+	unsigned long i;
+
+	for (i = 0; i < nr; i++)
+		ib_dma_unmap_page(device, s->dma[i], PAGE_SIZE, DMA_TO_DEVICE);
+}
+
+/* What user space writes must be what the device reads, without being told. */
+static bool needs_sync(struct ib_device *device, dma_addr_t dma)
+{
+	return !ib_uses_virt_dma(device) &&
+	       dma_need_sync(device->dma_device, dma);
+}
+
+static int map(struct source *s, struct ib_device *device)
+{
+	struct kcr_region *region = s->region;
+	unsigned long i;
+	int ret = 0;
+	u64 dma;
+
+	for (i = 0; i < region->nr && !ret; i++) {
+		dma = ib_dma_map_page(device, region->pages[i], 0, PAGE_SIZE,
+				      DMA_TO_DEVICE);
+		if (ib_dma_mapping_error(device, dma)) {
+			ret = -ENOMEM;
+			break;
+		}
+		s->dma[i] = dma;
+		if (needs_sync(device, dma))
+			ret = -EOPNOTSUPP;
+	}
+	if (ret)
+		unmap(s, device, i);
+	return ret;
+}
+
+/* Takes over the reference to the region. */
+static struct source *source_new(struct kcr_region *region,
+				 struct ib_device *device)
+{
+	struct source *s;
+	int ret = -ENOMEM;
+
+	s = kvzalloc(struct_size(s, dma, region->nr), GFP_KERNEL_ACCOUNT);
+	if (!s)
+		goto err_region;
+	s->region = region;
+	ret = map(s, device);
+	if (ret)
+		goto err_free;
+	atomic_inc(&verbs_counts.sources);
+	return s;
+
+err_free:
+	kvfree(s);
+err_region:
+	kcr_region_put(region);
+	return ERR_PTR(ret);
+}
+
+static void source_free(struct source *s, struct ib_device *device)
+{
+	if (!s)
+		return;
+	unmap(s, device, s->region->nr);
+	kcr_region_put(s->region);
+	kvfree(s);
+	atomic_dec(&verbs_counts.sources);
+}
+
+static int source_add(struct conn *c, u32 window)
+{
+	struct kcr_region *board;
+	struct source *s;
+
+	lockdep_assert_held(&c->open_lock);
+
+	if (c->sources[window])
+		return 0;
+	if (READ_ONCE(c->state) != CONN_UP)
+		return -ENOTCONN;
+	board = kcr_window_board(c->member, window);
+	if (!board)
+		return -ENXIO;
+	s = source_new(board, c->pd->device);
+	if (IS_ERR(s))
+		return PTR_ERR(s);
+	spin_lock_bh(&c->lock);
+	c->sources[window] = s;
+	spin_unlock_bh(&c->lock);
+	return 0;
+}
+
+/**
+ * source_need() - a board is going to be sent from
+ * @c: the connection
+ * @window: its window
+ *
+ * Return: 0, -ENXIO if there is none, -ENOTCONN, or -ENOMEM.
+ */
+int source_need(struct conn *c, u32 window)
+{
+	int ret;
+
+	if (READ_ONCE(c->sources[window]))
+		return 0;
+	mutex_lock(&c->open_lock);
+	ret = source_add(c, window);
+	mutex_unlock(&c->open_lock);
+	return ret;
+}
+
+/**
+ * source_sges() - the scatter entries of a frame
+ * @c: the connection
+ * @window: whose board it lies in
+ * @offset: of its first byte
+ * @bytes: of the frame
+ * @sges: gets up to c->nr_sge of them
+ *
+ * Return: how many, -ENXIO without a board, -EINVAL if the frame ends behind it,
+ * or -EMSGSIZE if memory is in too many pieces.
+ */
+int source_sges(struct conn *c, u32 window, u64 offset, u32 bytes,
+		struct ib_sge *sges)
+{
+	struct source *s = c->sources[window];
+	struct ib_sge *sge = NULL;
+	u32 part, nr = 0;
+	u64 addr;
+
+	lockdep_assert_held(&c->lock);
+
+	if (!s)
+		return -ENXIO;
+	if (offset > (u64)s->region->nr << PAGE_SHIFT ||
+	    bytes > ((u64)s->region->nr << PAGE_SHIFT) - offset)
+		return -EINVAL;
+	for (; bytes; bytes -= part, offset += part) {
+		part = min_t(u32, bytes, PAGE_SIZE - offset_in_page(offset));
+		addr = s->dma[offset >> PAGE_SHIFT] + offset_in_page(offset);
+		if (sge && sge->addr + sge->length == addr) {
+			sge->length += part;
+			continue;
+		}
+		if (nr == c->nr_sge)
+			return -EMSGSIZE;
+		sge = &sges[nr++];
+		sge->addr = addr;
+		sge->length = part;
+		sge->lkey = c->pd->local_dma_lkey;
+	}
+	return nr;
+}
+
+/**
+ * source_forget() - a window was given up
+ * @c: the connection
+ * @window: which
+ */
+void source_forget(struct conn *c, u32 window)
+{
+	struct source *s;
+
+	mutex_lock(&c->open_lock);
+	s = c->sources[window];
+	spin_lock_bh(&c->lock);
+	c->sources[window] = NULL;
+	spin_unlock_bh(&c->lock);
+	if (s) {
+		s->next = c->forgotten;
+		c->forgotten = s;
+	}
+	mutex_unlock(&c->open_lock);
+}
+
+/**
+ * source_free_all() - the connection is drained
+ * @c: the connection
+ */
+void source_free_all(struct conn *c)
+{
+	struct source *s;
+	u32 i;
+
+	mutex_lock(&c->open_lock);
+	for (i = 0; i < KCR_MAX_WINDOWS; i++) {
+		source_free(c->sources[i], c->pd ? c->pd->device : NULL);
+		c->sources[i] = NULL;
+	}
+	while (c->forgotten) {
+		s = c->forgotten;
+		c->forgotten = s->next;
+		source_free(s, c->pd->device);
+	}
+	mutex_unlock(&c->open_lock);
+}

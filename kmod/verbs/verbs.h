@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * kcollring_verbs: the objects of the module and how they are locked
+ *
+ * mesh		a member's connections. Made with its first CONNECT, gone with
+ *		its file
+ * conn		a connection to one peer over one wire: an rdma_cm id, a
+ *		protection domain of its own, a QP, and the rings of frames
+ * port		one RDMA device, counting who uses it
+ * listener	one network namespace's ear; counted by the meshes in it
+ *
+ * A conn is in its mesh from CONNECT until the mesh is destroyed, so that whoever
+ * holds the member's file, or has found the mesh on the list under meshes_lock,
+ * needs no reference. What it owns of the device is made in the handler of
+ * its id and undone in conn->close_work, after the id is gone and no
+ * completion can come any more.
+ *
+ * Locks, outermost first:
+ *
+ *	kcr_member.mesh_lock	(kcollring.ko)
+ *	listeners_lock		mutex, the listeners
+ *	an id's handler mutex	(rdma_cm) held in our handlers; rdma_destroy_id()
+ *				takes it, so that is never called under a lock that
+ *				they take
+ *	mesh->lock		mutex, new conns
+ *	meshes_lock		mutex, the list of meshes that have not ended
+ *	conn->open_lock		mutex, opening rings
+ *	conn->lock		spinlock, with _bh: state, queue, rings. Nobody
+ *				posts without it, and nobody posts when the
+ *				state is past CONN_LEAVING
+ *
+ * The locks of kcollring.ko other than mesh_lock are taken under none of these but
+ * the mutexes; events and failures are told after conn->lock is dropped.
+ */
+#ifndef _KCR_VERBS_H
+#define _KCR_VERBS_H
+
+#include <linux/completion.h>
+#include <linux/list.h>
+#include <linux/mutex.h>
+#include <linux/spinlock.h>
+#include <linux/wait.h>
+#include <linux/workqueue.h>
+#include <linux/xarray.h>
+#include <rdma/ib_verbs.h>
+#include <rdma/rdma_cm.h>
+
+#include "../kcollring.h"
+#include "wire.h"
+
+/* How often the modules tell each other that they, and their ranks, are there. */
+#define BEAT_MS			250
+/* A peer that connects has so long to prove itself, lost packets included. */
+#define PROVING_MS		10000
+/* A rank that leaves or dies has so long to tell its peers. */
+#define LEAVING_MS		3000
+
+/* Scatter entries of a frame: memory in chunks of 2 MiB needs one or two. */
+#define FRAME_SGES		16
+/* Work requests on their way; some are kept for messages. */
+#define SEND_QUEUE		256
+#define SEND_QUEUE_RESERVE	64
+/* Messages on their way. */
+#define MESSAGES		16
+/* Receives that are kept for messages, on top of those for frames and credits. */
+#define RECEIVE_RESERVE		64
+
+struct conn;
+struct listener;
+struct port;
+
+/* Everything alive, shown in debugfs. */
+struct verbs_counts {
+	atomic_t conns;
+	atomic_t ids;
+	atomic_t pds;
+	atomic_t qps;
+	atomic_t cqs;
+	atomic_t mrs;
+	atomic_t rings;
+	atomic_t sources;
+	atomic_t listeners;
+	atomic_t violations;
+};
+
+struct mesh {
+	struct kcr_mesh base;
+	struct list_head node;		/* meshes, under meshes_lock */
+	struct net *net;
+	struct listener *listener;
+
+	struct mutex lock;		/* protects adding to conns */
+	struct xarray conns;		/* by mesh_key() */
+	bool has_ended;			/* under lock, and meshes_lock */
+
+	struct delayed_work beat;
+	atomic_t open_conns;		/* not CONN_CLOSED */
+	wait_queue_head_t closed;
+};
+
+enum conn_state {
+	CONN_NEW,
+	CONN_EXPECTED,		/* the peer, whose rank is lower, connects */
+	CONN_RESOLVING,
+	CONN_ROUTING,
+	CONN_REQUESTED,		/* REQ sent */
+	CONN_ACCEPTED,		/* REP sent */
+	CONN_PROVING,		/* waits for the peer's HELLO or WELCOME */
+	CONN_UP,
+	CONN_LEAVING,		/* says its last */
+	CONN_CLOSING,
+	CONN_CLOSED,
+};
+
+/* Frames towards the peer. */
+struct tx_ring {
+	bool is_wanted;		/* WANT is to be sent */
+	bool was_wanted;
+	u32 depth;		/* 0 until the peer has opened it */
+	u32 rkey;
+	u64 address;
+	u64 next;		/* sequence, from 1 */
+	u64 acked;
+};
+
+/* Frames from the peer. */
+struct rx_ring {
+	bool is_told;		/* OPENED was sent */
+	u32 depth;		/* 0 until this side has opened it */
+	u64 arrived;
+	u64 released;
+	u64 returned;		/* as the peer knows it */
+	struct kcr_region *region;
+	struct ib_mr *mr;
+	struct sg_table sgt;
+	int nr_dma;
+};
+
+/* A board that frames are sent from. */
+struct source {
+	struct source *next;		/* of those that were forgotten */
+	struct kcr_region *region;
+	dma_addr_t dma[];	/* of each page */
+};
+
+/* A message on its way out, or a receive. */
+struct buffer {
+	struct ib_cqe cqe;
+	struct conn *conn;
+	u64 dma;
+	struct wire_message *message;
+};
+
+/* What a conn has still to say; see conn_push(). */
+#define SAY_HELLO	BIT(0)
+#define SAY_WELCOME	BIT(1)
+#define SAY_PING	BIT(2)
+#define SAY_FAIL	BIT(3)
+#define SAY_BYE		BIT(4)
+#define SAY_RINGS	BIT(5)
+
+struct conn {
+	/* Fixed. */
+	struct mesh *mesh;
+	struct kcr_member *member;
+	u32 peer;
+	u32 wire;
+	u32 depth;			/* of rings, the spare one included */
+	bool is_active;			/* this side connects */
+	bool is_charged;		/* to its user's quota */
+	bool is_patient;		/* waits for the peer without end */
+	bool is_misplaced;		/* its own address is none of ours */
+	struct sockaddr_storage local;
+	struct sockaddr_storage remote;
+	struct kcr_region *region;	/* the status page */
+	struct kcr_conn_status *status;
+
+	struct work_struct close_work;
+	struct work_struct event_work;	/* proofs and failures that came */
+	struct delayed_work deadline;
+	unsigned long connect_by;	/* jiffies */
+
+	/* Made in the id's handler, undone in close_work. */
+	struct rdma_cm_id *id;
+	struct port *port;
+	struct ib_pd *pd;
+	struct ib_cq *cq;
+	struct ib_qp *qp;
+	u32 nr_cqe;
+	u32 nr_sge;
+	struct buffer *receives;
+	u32 nr_receives;
+	struct buffer *messages;
+	struct wire_message *memory;	/* of both, mapped as one */
+	u64 memory_dma;
+	size_t memory_bytes;
+	u8 nonces[2][WIRE_NONCE_BYTES];	/* the lower rank's, the higher's */
+
+	bool is_early;			/* data came before RTU */
+	struct mutex open_lock;		/* protects opening, and sources */
+
+	spinlock_t lock;		/* protects what follows */
+	enum conn_state state;
+	bool was_up;
+	bool is_gone;			/* the peer disconnected */
+	bool peer_has_left;
+	bool ends;			/* the membership ends: no other try */
+	u32 reason;			/* of the failure that is being told */
+	u32 detail;
+	u32 error;
+	u32 say;			/* SAY_* */
+	bool ping_is_out;
+	u32 beats_waited;		/* for it */
+	struct kcr_board head;		/* for PING */
+	u64 told_ns;			/* when the peer was last heard */
+	u64 peer_cause;			/* by FAIL; 0 for none */
+	bool has_proof;			/* HELLO came */
+	u8 proof[WIRE_PROOF_BYTES];
+	u8 own_proof[WIRE_PROOF_BYTES];
+	u32 sending;			/* work requests on their way */
+	bool is_starved;		/* a SEND found no room */
+	bool is_holding;		/* credits wait for a frame: KCR_RELEASE_MORE */
+	unsigned long free_messages;	/* bitmap */
+	struct ib_cqe frame_cqe;
+	struct ib_cqe reg_cqe;
+	struct tx_ring tx[KCR_STREAMS][KCR_CLASSES];
+	struct rx_ring rx[KCR_STREAMS][KCR_CLASSES];
+	struct source *sources[KCR_MAX_WINDOWS];	/* also under open_lock */
+	struct source *forgotten;	/* open_lock */
+};
+
+/* main.c */
+extern struct verbs_counts verbs_counts;
+extern struct workqueue_struct *verbs_wq;
+extern unsigned int verbs_port;
+extern unsigned int verbs_silent_ms;
+extern unsigned int verbs_ack_timeout;
+bool verbs_inject_failure(void);
+
+/* port.c */
+int port_init(void);
+void port_exit(void);
+int port_get(struct ib_device *device, struct port **at);
+void port_put(struct port *port);
+
+/* mesh.c */
+extern struct mutex meshes_lock;
+extern struct list_head meshes;
+extern const struct kcr_mesh_ops mesh_ops;
+struct conn *mesh_conn(struct mesh *mesh, u32 peer, u32 wire);
+struct mesh *mesh_find(struct net *net, const u8 *world, u32 rank);
+
+/* listen.c */
+struct listener *listener_get(struct net *net);
+void listener_put(struct listener *listener);
+int listen_incoming(struct rdma_cm_id *id, struct rdma_cm_event *event);
+void listen_refuse(struct rdma_cm_id *id, u32 reason, u32 detail);
+
+/* conn.c */
+struct conn *conn_new(struct mesh *mesh, const struct kcr_connect *args);
+void conn_start(struct conn *c);
+void conn_free(struct conn *c);
+bool conn_set_state(struct conn *c, enum conn_state next);
+bool conn_may_post(const struct conn *c);
+void conn_fail(struct conn *c, u32 reason, u32 detail, int error);
+void conn_end(struct conn *c, u32 state, const struct kcr_board *head);
+int conn_incoming(struct conn *c, struct rdma_cm_id *id,
+		  const struct wire_request *request);
+int conn_handler(struct rdma_cm_id *id, struct rdma_cm_event *event);
+void conn_show_state(struct conn *c);
+int conn_mmap(struct conn *c, struct vm_area_struct *vma);
+
+/* queue.c */
+int queue_create(struct conn *c);
+void queue_drain(struct conn *c);
+void queue_destroy(struct conn *c);
+int queue_post(struct conn *c, const struct ib_send_wr *wr);
+int queue_post_message(struct conn *c, const struct wire_message *message);
+
+/* say.c */
+void conn_push(struct conn *c);
+bool conn_hear(struct conn *c, const struct wire_message *message, u32 bytes);
+
+/* ring.c */
+int ring_open(struct conn *c, u32 stream, u32 class);
+void ring_close_all(struct conn *c);
+void ring_free_all(struct conn *c);
+int ring_mmap(struct conn *c, u32 stream, u32 class, struct vm_area_struct *vma);
+bool ring_arrived(struct conn *c, u32 imm, u32 bytes);
+bool ring_hear_want(struct conn *c, const struct wire_ring *ring);
+bool ring_hear_opened(struct conn *c, const struct wire_ring *ring);
+bool ring_say(struct conn *c);
+bool ring_say_credits(struct conn *c);
+void ring_stop_holding(struct conn *c);
+int ring_check_send(struct conn *c, const struct kcr_send *args);
+int ring_send(struct conn *c, const struct kcr_send *args);
+int ring_release(struct conn *c, const struct kcr_release *args);
+
+/* source.c */
+int source_need(struct conn *c, u32 window);
+int source_sges(struct conn *c, u32 window, u64 offset, u32 bytes,
+		struct ib_sge *sges);
+void source_forget(struct conn *c, u32 window);
+void source_free_all(struct conn *c);
+
+/* proof.c */
+int proof_make(const struct conn *c, bool is_active, u8 *proof);
+bool proof_is_right(const struct conn *c, bool is_active, const u8 *proof);
+
+#endif /* _KCR_VERBS_H */
