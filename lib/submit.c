@@ -3,8 +3,8 @@
  * Submission: commands to /dev/kcollring, through io_uring or, where that is
  * forbidden (containers, sysctl io_uring_disabled), through ioctl.
  *
- * Owns a ring with 128-byte entries. One command is in flight at a time, so
- * a completion is always the last command's. Used under the world's lock.
+ * Owns a ring with 128-byte entries. One command, or one batch of them, is in
+ * flight at a time, and all of it is over before the next. Used under the world's lock.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -19,7 +19,7 @@
 #include "kcr.h"
 #include "submit.h"
 
-#define ENTRIES		4
+#define ENTRIES		SUBMIT_BATCH
 #define PAYLOAD_BYTES	80	/* of an entry of 128 bytes */
 
 struct submit {
@@ -89,12 +89,10 @@ static int through_ioctl(struct submit *s, uint32_t command,
 	return 0;
 }
 
-static int through_ring(struct submit *s, uint32_t command,
-			const void *payload, size_t size)
+static int prepare(struct submit *s, uint32_t command, const void *payload,
+		   size_t size, uint64_t index)
 {
-	struct io_uring_cqe *cqe;
 	struct io_uring_sqe *sqe = io_uring_get_sqe(&s->ring);
-	int err;
 
 	if (!sqe)
 		return -EBUSY;
@@ -102,7 +100,19 @@ static int through_ring(struct submit *s, uint32_t command,
 	sqe->opcode = IORING_OP_URING_CMD;
 	sqe->fd = s->device;
 	sqe->cmd_op = command;
+	sqe->user_data = index;
 	memcpy(sqe->cmd, payload, size);
+	return 0;
+}
+
+static int through_ring(struct submit *s, uint32_t command,
+			const void *payload, size_t size)
+{
+	struct io_uring_cqe *cqe;
+	int err = prepare(s, command, payload, size, 0);
+
+	if (err)
+		return err;
 	/* A signal ends the system call, not the command: it has a deadline. */
 	do {
 		err = io_uring_submit_and_wait(&s->ring, 1);
@@ -139,6 +149,57 @@ int submit_command(struct submit *s, uint32_t command, const void *payload,
 	return through_ioctl(s, command, payload);
 }
 
+static size_t payload_bytes(const struct submit_entry *e)
+{
+	return e->command == KCR_CMD_SEND ? sizeof(e->payload.send) :
+					    sizeof(e->payload.release);
+}
+
+/* They complete when they are issued, so this does not sleep. */
+static void batch_through_ring(struct submit *s, struct submit_batch *batch)
+{
+	unsigned int prepared = 0, done = 0;
+	struct io_uring_cqe *cqe;
+	int err;
+
+	for (; prepared < batch->count; prepared++) {
+		struct submit_entry *e = &batch->entries[prepared];
+
+		if (prepare(s, e->command, &e->payload, payload_bytes(e), prepared))
+			break;
+	}
+	for (unsigned int i = prepared; i < batch->count; i++)
+		batch->entries[i].result = -ENOBUFS;
+	do {
+		err = io_uring_submit_and_wait(&s->ring, prepared);
+	} while (err == -EINTR);
+	while (done < prepared && !(err = io_uring_wait_cqe(&s->ring, &cqe))) {
+		batch->entries[cqe->user_data].result = cqe->res;
+		io_uring_cqe_seen(&s->ring, cqe);
+		done++;
+	}
+}
+
+/**
+ * submit_batch() - give commands to the module, in order, in one system call
+ * @s: where
+ * @batch: each gets its result; those that could not be given -ENOBUFS
+ */
+void submit_batch(struct submit *s, struct submit_batch *batch)
+{
+	if (s->has_ring) {
+		for (unsigned int i = 0; i < batch->count; i++)
+			batch->entries[i].result = -ENOBUFS;
+		batch_through_ring(s, batch);
+		return;
+	}
+	for (unsigned int i = 0; i < batch->count; i++) {
+		struct submit_entry *e = &batch->entries[i];
+
+		e->result = through_ioctl(s, e->command, &e->payload);
+	}
+}
+
 /* A kick of nobody shows that commands arrive. */
 static int try_ring(struct submit *s)
 {
@@ -156,8 +217,8 @@ static int try_ring(struct submit *s)
 int submit_create(int device, const struct kcr_config *config,
 		  struct submit **out)
 {
-	struct io_uring_params params = { .flags = IORING_SETUP_SQE128 };
 	const char *wanted = getenv("KCR_URING");
+	struct io_uring_params params = { .flags = IORING_SETUP_SQE128 };
 	struct submit *s = calloc(1, sizeof(*s));
 	int err = -ECANCELED;
 
