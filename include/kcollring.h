@@ -65,15 +65,18 @@ enum kcr_op {
 };
 
 /**
- * enum kcr_link_kind - what carries the bytes between ranks of one node
- * @KCR_LINK_AUTO: the module if every rank can use it, else shared memory
- * @KCR_LINK_MODULE: kcollring.ko
- * @KCR_LINK_SHM: memory that the library maps itself; needs no privileges
+ * enum kcr_link_kind - what carries the bytes between ranks
+ * @KCR_LINK_AUTO: on one node the module if every rank can use it, else shared
+ *	memory; between nodes the mesh
+ * @KCR_LINK_MODULE: kcollring.ko, and between nodes the mesh
+ * @KCR_LINK_SHM: memory that the library maps itself; one node, needs no privileges
+ * @KCR_LINK_MESH: kcollring_verbs.ko, over RDMA; between ranks of one node too
  */
 enum kcr_link_kind {
 	KCR_LINK_AUTO,
 	KCR_LINK_MODULE,
 	KCR_LINK_SHM,
+	KCR_LINK_MESH,
 };
 
 /**
@@ -89,6 +92,19 @@ enum kcr_algo {
 	KCR_ALGO_DIRECT,
 	KCR_ALGO_OWNER,
 	KCR_ALGO_CHAIN,
+};
+
+/**
+ * enum kcr_connect_when - when ranks of different nodes are connected
+ * @KCR_CONNECT_AUTO: at creation up to 64 ranks, else on first use
+ * @KCR_CONNECT_EAGER: at creation, so that a wrong cable is an error there
+ * @KCR_CONNECT_LAZY: two ranks when both first use one another, so that a chain
+ *	holds two connections a rank
+ */
+enum kcr_connect_when {
+	KCR_CONNECT_AUTO,
+	KCR_CONNECT_EAGER,
+	KCR_CONNECT_LAZY,
 };
 
 /**
@@ -113,12 +129,14 @@ struct kcr_emu;
  * @size: ranks in the world					(KCR_SIZE)
  * @local_rank: this process's number on its node		(KCR_LOCAL_RANK)
  * @local_size: ranks on this node				(KCR_LOCAL_SIZE)
- * @rendezvous: where the ranks meet, "file:/path/of/a/directory" (KCR_RENDEZVOUS);
- *	not used, and may be NULL, when @size is 1. The string must live until kcr_world_create()
- *	returns
- * @job: names the launch, so that files of an earlier one are not
+ * @rendezvous: where the ranks meet (KCR_RENDEZVOUS, else from MASTER_ADDR and MASTER_PORT):
+ *	"file:/path/of/a/directory", on one node; or "tcp:host:port", where host is a name, an
+ *	IPv4 address or an IPv6 one in brackets, of the node that rank 0 runs on, which listens
+ *	there until all have come. Not used, and may be NULL, when @size is 1. The string must
+ *	live until kcr_world_create() returns
+ * @job: names the launch, so that files or ranks of another one are not
  *	mistaken for this one's (KCR_JOB); may be NULL
- * @link: what carries the bytes	(KCR_LINK=auto|module|shm)
+ * @link: what carries the bytes	(KCR_LINK=auto|module|shm|mesh)
  * @algo: the algorithm			(KCR_ALGO=auto|direct|owner|chain)
  * @contract: what decides the bits	(KCR_CONTRACT=fixed-order|any-order)
  * @seed: any number that the job's ranks share, see kcr_seed() (KCR_SEED, up to
@@ -144,9 +162,18 @@ struct kcr_emu;
  * @copy_out: likewise, to the user's memory
  * @copy_context: passed to the two
  * @debug: say on stderr what was chosen and why (KCR_DEBUG=1)
+ * @wires: RDMA devices of this node to use between nodes, by name or address,
+ *	separated by commas, in this order; NULL for all that have an address (KCR_WIRES). The
+ *	string must live until kcr_world_create() returns
+ * @wires_max: most wires between two ranks, 1 to 4 (KCR_WIRES_MAX)
+ * @wires_from: messages of at least so many bytes are split across all wires
+ *	(KCR_WIRES_FROM)
+ * @mesh_depth: frames of one size that may be on their way to a rank of another
+ *	node before it has taken one, 1 to 15 (KCR_MESH_DEPTH)
+ * @connect: when ranks of different nodes are connected (KCR_CONNECT=auto|eager|lazy)
  *
- * The fields from @size on, but for @local_rank and those from @spin on, must
- * be the same on every rank, and a difference is an error on every rank. Call
+ * The fields from @size on, but for @local_rank, @wires and those from @spin to @debug,
+ * must be the same on every rank, and a difference is an error on every rank. Call
  * kcr_config_init() first, then change what you want.
  */
 struct kcr_config {
@@ -178,6 +205,11 @@ struct kcr_config {
 			size_t bytes);
 	void *copy_context;
 	int debug;
+	const char *wires;
+	uint32_t wires_max;
+	size_t wires_from;
+	uint32_t mesh_depth;
+	enum kcr_connect_when connect;
 };
 
 /**
@@ -185,9 +217,13 @@ struct kcr_config {
  * @config: filled in
  *
  * Reads KCR_RANK, KCR_SIZE, KCR_LOCAL_RANK, KCR_LOCAL_SIZE, KCR_RENDEZVOUS
- * and so on, as named in struct kcr_config. Strings point into the
- * environment. A variable that cannot be understood is remembered and
- * makes kcr_world_create() fail with -EINVAL and a sentence that names it.
+ * and so on, as named in struct kcr_config. Where there is no KCR_RENDEZVOUS, but
+ * MASTER_ADDR and MASTER_PORT, as torchrun sets them, the ranks meet there, and without
+ * KCR_RANK and KCR_SIZE the numbers are RANK, WORLD_SIZE, LOCAL_RANK and
+ * LOCAL_WORLD_SIZE. Strings point into the environment or into the calling
+ * thread's memory, which the next call changes. A variable that cannot be understood
+ * is remembered and makes kcr_world_create() fail with -EINVAL and a sentence that
+ * names it.
  */
 void kcr_config_init(struct kcr_config *config);
 
@@ -202,6 +238,8 @@ void kcr_config_init(struct kcr_config *config);
  *
  * -EINVAL	a field is out of range, or differs between ranks
  * -EEXIST	two processes claim one rank
+ * -EADDRINUSE	the port of the rendezvous is in use; -EADDRNOTAVAIL its host is no address
+ *	of rank 0's node
  * -ENODEV	KCR_LINK_MODULE, and the module is not loaded
  * -EACCES	KCR_LINK_MODULE, and no permission for the device
  * -ETIMEDOUT	not all ranks came

@@ -104,20 +104,14 @@ static bool read_ours(const struct stat *st, char *text, size_t size)
 	return true;
 }
 
-/**
- * alive_open() - open a file to see whether its owner lives
- * @path: where it is
- * @text: if this very process owns it: filled with the file's beginning and a 0
- * @size: of @text
- *
+/*
  * What is at @path may change at any time, so the file is first taken by
  * an O_PATH descriptor, whose closing drops no lock, and opened if it is not ours.
- *
- * Returns a descriptor, ALIVE_OURS, or a negative errno.
+ * Nothing but a file is opened: others do things when they are, or wait.
  */
-int alive_open(const char *path, char *text, size_t size)
+static int open_path(const char *path, int flags, char *text, size_t size)
 {
-	int handle = open(path, O_PATH | O_NOFOLLOW | O_CLOEXEC), fd;
+	int handle = open(path, O_PATH | O_CLOEXEC | flags), fd;
 	char again[32];
 	struct stat st;
 
@@ -126,6 +120,8 @@ int alive_open(const char *path, char *text, size_t size)
 	snprintf(again, sizeof(again), "/proc/self/fd/%d", handle);
 	if (fstat(handle, &st)) {
 		fd = -errno;
+	} else if (!S_ISREG(st.st_mode)) {
+		fd = -EINVAL;
 	} else if (read_ours(&st, text, size)) {
 		fd = ALIVE_OURS;
 	} else {
@@ -134,6 +130,41 @@ int alive_open(const char *path, char *text, size_t size)
 			fd = -errno;
 	}
 	close(handle);
+	return fd;
+}
+
+/**
+ * alive_open() - open a file to see whether its owner lives
+ * @path: where it is
+ * @text: if this very process owns it: filled with the file's beginning and a 0
+ * @size: of @text
+ *
+ * Returns a descriptor, ALIVE_OURS, or a negative errno.
+ */
+int alive_open(const char *path, char *text, size_t size)
+{
+	return open_path(path, O_NOFOLLOW, text, size);
+}
+
+/**
+ * alive_open_number() - likewise a file without a name
+ * @pid: of its owner
+ * @number: of its owner's descriptor
+ * @text: as alive_open(), but filled whoever owns it
+ * @size: of @text
+ */
+int alive_open_number(int pid, int number, char *text, size_t size)
+{
+	char path[48];
+	ssize_t n;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd/%d", pid, number);
+	fd = open_path(path, 0, text, size);
+	if (fd < 0)
+		return fd;
+	n = pread(fd, text, size - 1, 0);
+	text[n > 0 ? n : 0] = 0;
 	return fd;
 }
 

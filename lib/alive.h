@@ -14,6 +14,7 @@
 int alive_own(int fd);
 void alive_disown(int fd);
 int alive_open(const char *path, char *text, size_t size);
+int alive_open_number(int pid, int number, char *text, size_t size);
 bool alive_is_held(int fd);
 
 #endif /* KCR_ALIVE_H */

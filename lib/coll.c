@@ -22,6 +22,7 @@ struct call {
 	int rank;		/* the root, or the peer of a message */
 	int *flag;
 	bool is_host;		/* the buffers are the library's own */
+	bool by_chain;		/* whatever the algorithm would be */
 };
 
 int coll_run(struct kcr_request *r, const coll_step *steps,
@@ -54,11 +55,11 @@ int coll_put(struct kcr_request *r, struct tx *tx, size_t segment, size_t at,
 	void *payload;
 	int err;
 
-	err = link_begin(r, tx, segment, &payload);
+	err = link_begin(r, tx, segment, bytes, &payload);
 	if (!err)
 		err = user_read(r, at, payload, bytes);
 	if (!err)
-		link_post(r, tx, bytes);
+		link_post(r, tx);
 	return err;
 }
 
@@ -357,6 +358,8 @@ static int prepare(struct kcr_world *w, const struct call *c,
 		r->m.recv = &r->byte;
 	}
 	choose(r);
+	if (c->by_chain)
+		r->advance = coll_chain;
 	return 0;
 }
 
@@ -566,9 +569,14 @@ KCR_PUBLIC int kcr_iany(struct kcr_world *w, int flag, int *result,
 	return nonblocking(w, CALL_ANY, request);
 }
 
+/*
+ * Where connections are made on first use, along the chain, which is as much
+ * as all ranks need.
+ */
 int coll_barrier(struct kcr_world *w)
 {
-	return blocking(w, CALL_BARRIER);
+	return blocking(w, CALL(.kind = KIND_BARRIER, .dtype = KCR_U8,
+				.op = KCR_BOR, .by_chain = link_is_lazy(w->link)));
 }
 
 int coll_exchange(struct kcr_world *w, const void *mine, void *all,

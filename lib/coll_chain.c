@@ -41,7 +41,7 @@ static int start(struct kcr_request *r, size_t i, size_t at, size_t count)
 	void *partial;
 	int err;
 
-	err = link_begin(r, up, i, &partial);
+	err = link_begin(r, up, i, count * fold->partial, &partial);
 	if (!err)
 		err = user_operand(r, at, count * r->m.element, &operand);
 	if (err)
@@ -49,24 +49,25 @@ static int start(struct kcr_request *r, size_t i, size_t at, size_t count)
 	fold_enter(&state);
 	fold->start(partial, operand, count);
 	fold_leave(&state);
-	link_post(r, up, count * fold->partial);
+	link_post(r, up);
 	return 0;
 }
 
 /*
  * What a rank behind the first needs for a segment: the partial result from
- * below, its own operand, and a frame for what it makes of them.
+ * below, its own operand, and a frame of @bytes for what it makes of them.
  */
 static int gather_inputs(struct kcr_request *r, struct tx *to, size_t i,
-			 size_t at, size_t count, const void **before,
-			 const void **operand, void **payload)
+			 size_t at, size_t count, size_t bytes,
+			 const void **before, const void **operand,
+			 void **payload)
 {
 	struct rx *down = lane_from(r, r->world->config.rank - 1);
 	int err;
 
 	err = link_peek(r, down, i, count * r->m.fold->partial, before);
 	if (!err)
-		err = link_begin(r, to, i, payload);
+		err = link_begin(r, to, i, bytes, payload);
 	if (!err)
 		err = user_operand(r, at, count * r->m.element, operand);
 	return err;
@@ -83,14 +84,15 @@ static int pass(struct kcr_request *r, size_t i, size_t at, size_t count)
 	void *partial;
 	int err;
 
-	err = gather_inputs(r, up, i, at, count, &before, &operand, &partial);
+	err = gather_inputs(r, up, i, at, count, count * fold->partial, &before,
+			    &operand, &partial);
 	if (err)
 		return err;
 	memcpy(partial, before, count * fold->partial);
 	fold_enter(&state);
 	fold->step(partial, operand, count);
 	fold_leave(&state);
-	link_post(r, up, count * fold->partial);
+	link_post(r, up);
 	link_release(r, lane_from(r, me - 1));
 	return 0;
 }
@@ -106,7 +108,8 @@ static int finish(struct kcr_request *r, size_t i, size_t at, size_t count)
 	const void *before, *operand;
 	int err;
 
-	err = gather_inputs(r, back, i, at, count, &before, &operand, &result);
+	err = gather_inputs(r, back, i, at, count, count * r->m.element,
+			    &before, &operand, &result);
 	if (err)
 		return err;
 	memcpy(partial, before, count * fold->partial);
@@ -114,7 +117,7 @@ static int finish(struct kcr_request *r, size_t i, size_t at, size_t count)
 	fold->step(partial, operand, count);
 	fold->finish(result, partial, me + 1, count);
 	fold_leave(&state);
-	link_post(r, back, count * r->m.element);
+	link_post(r, back);
 	link_release(r, lane_from(r, me - 1));
 	return user_write(r, at, result, count * r->m.element);
 }
@@ -159,12 +162,12 @@ static int backward(struct kcr_request *r)
 	bytes = count * r->m.element;
 	err = link_peek(r, above, got->segment, bytes, &result);
 	if (!err && below)
-		err = link_begin(r, below, got->segment, &payload);
+		err = link_begin(r, below, got->segment, bytes, &payload);
 	if (err)
 		return err;
 	if (below) {
 		memcpy(payload, result, bytes);
-		link_post(r, below, bytes);
+		link_post(r, below);
 	}
 	err = user_write(r, at, result, bytes);
 	if (err)

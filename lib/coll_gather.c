@@ -42,16 +42,16 @@ static int publish(struct kcr_request *r)
 
 	if (sent->segment == r->at.segments)
 		return -EAGAIN;
-	err = link_begin(r, board, sent->segment, &payload);
+	at = place(r, sent->segment, &bytes);
+	err = link_begin(r, board, sent->segment, bytes, &payload);
 	if (err)
 		return err;
-	at = place(r, sent->segment, &bytes);
 	err = user_read(r, at, payload, bytes);
 	if (!err && bytes && r->m.recv + home(r, me) != r->m.send)
 		err = user_write(r, home(r, me) + at, payload, bytes);
 	if (err)
 		return err;
-	link_post(r, board, bytes);
+	link_post(r, board);
 	sent->segment++;
 	return 0;
 }

@@ -63,10 +63,10 @@ static int scatter(struct kcr_request *r)
 
 /* Where the result goes: to the board, or home if nobody else wants it. */
 static int begin_result(struct kcr_request *r, size_t i, size_t at,
-			void **result)
+			size_t bytes, void **result)
 {
 	if (r->header.kind != KIND_REDUCE_SCATTER)
-		return link_begin(r, &r->link->tx_board, i, result);
+		return link_begin(r, &r->link->tx_board, i, bytes, result);
 	*result = user_result(r, at);
 	return 0;
 }
@@ -76,7 +76,7 @@ static int end_result(struct kcr_request *r, size_t at, const void *result,
 {
 	if (r->header.kind == KIND_REDUCE_SCATTER)
 		return user_result_done(r, at, result, bytes);
-	link_post(r, &r->link->tx_board, bytes);
+	link_post(r, &r->link->tx_board);
 	return user_write(r, at, result, bytes);
 }
 
@@ -103,7 +103,8 @@ static int fold_in_order(struct kcr_request *r)
 	at = place(r, me, folded->segment, &bytes);
 	err = coll_operands(r, true, folded->segment, bytes, in);
 	if (!err)
-		err = begin_result(r, folded->segment, home(r, at), &result);
+		err = begin_result(r, folded->segment, home(r, at), bytes,
+				   &result);
 	if (!err)
 		err = user_operand(r, at, bytes, &in[me]);
 	if (err)
@@ -182,7 +183,8 @@ static int fold_any_order(struct kcr_request *r)
 	}
 	err = take_arrived(r, folded->segment, bytes);
 	if (!err)
-		err = begin_result(r, folded->segment, home(r, at), &result);
+		err = begin_result(r, folded->segment, home(r, at), bytes,
+				   &result);
 	if (err)
 		return err;
 	fold_enter(&state);

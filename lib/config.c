@@ -12,6 +12,7 @@
 #include "kcr.h"
 #include "limits.h"
 #include "link.h"
+#include "wires.h"
 
 static __thread char env_error[KCR_ERROR_BYTES];
 
@@ -108,11 +109,52 @@ static const char *env_text(const char *name)
 	return text && *text ? text : NULL;
 }
 
+/*
+ * Where torchrun's ranks meet, or NULL. A launcher with a place gives the ranks their
+ * numbers, too, unless they have others.
+ */
+static const char *launchers_place(void)
+{
+	static __thread char place[300];
+	const char *host = env_text("MASTER_ADDR");
+	const char *port = env_text("MASTER_PORT");
+	bool bare = host && strchr(host, ':') && *host != '[';
+
+	if (!host || !port)
+		return NULL;
+	snprintf(place, sizeof(place), "tcp:%s%.256s%s:%.16s", bare ? "[" : "",
+		 host, bare ? "]" : "", port);
+	return place;
+}
+
+/* Who does not know its place must not be taken for another rank. */
+static void read_numbers(struct kcr_config *config, bool launcher)
+{
+	const char *size = launcher ? "WORLD_SIZE" : "KCR_SIZE";
+	const char *rank = launcher ? "RANK" : "KCR_RANK";
+
+	if (!env_number(size, 1, KCR_RANKS_MAX, &config->size))
+		config->size = -1;
+	if (!env_number(rank, 0, KCR_RANKS_MAX - 1, &config->rank))
+		config->rank = -1;
+	config->local_rank = config->rank;
+	config->local_size = config->size;
+	if (launcher) {
+		env_number("LOCAL_RANK", 0, KCR_RANKS_MAX - 1, &config->local_rank);
+		env_number("LOCAL_WORLD_SIZE", 1, KCR_RANKS_MAX,
+			   &config->local_size);
+	}
+	env_number("KCR_LOCAL_RANK", 0, KCR_RANKS_MAX - 1, &config->local_rank);
+	env_number("KCR_LOCAL_SIZE", 1, KCR_RANKS_MAX, &config->local_size);
+}
+
 KCR_PUBLIC void kcr_config_init(struct kcr_config *config)
 {
 	int link = KCR_LINK_AUTO, algo = KCR_ALGO_AUTO;
-	int contract = KCR_FIXED_ORDER;
+	int contract = KCR_FIXED_ORDER, connect = KCR_CONNECT_AUTO;
 	int64_t direct_max = DEFAULT_DIRECT_MAX, seed = 0;
+	int64_t wires_from = DEFAULT_WIRES_FROM;
+	bool launched = false;
 
 	env_error[0] = 0;
 	*config = (struct kcr_config){
@@ -129,16 +171,16 @@ KCR_PUBLIC void kcr_config_init(struct kcr_config *config)
 		.rendezvous_ms = DEFAULT_RENDEZVOUS_MS,
 		.rendezvous = env_text("KCR_RENDEZVOUS"),
 		.job = env_text("KCR_JOB"),
+		.wires = env_text("KCR_WIRES"),
+		.wires_max = KCR_MAX_WIRES,
+		.mesh_depth = DEFAULT_MESH_DEPTH,
 	};
-	/* Who does not know its place must not be taken for another rank. */
-	if (!env_number("KCR_SIZE", 1, KCR_RANKS_MAX, &config->size))
-		config->size = -1;
-	if (!env_number("KCR_RANK", 0, KCR_RANKS_MAX - 1, &config->rank))
-		config->rank = -1;
-	config->local_rank = config->rank;
-	config->local_size = config->size;
-	env_number("KCR_LOCAL_RANK", 0, KCR_RANKS_MAX - 1, &config->local_rank);
-	env_number("KCR_LOCAL_SIZE", 1, KCR_RANKS_MAX, &config->local_size);
+	if (!config->rendezvous) {
+		config->rendezvous = launchers_place();
+		launched = config->rendezvous;
+	}
+	read_numbers(config, launched && !env_text("KCR_RANK") &&
+		     !env_text("KCR_SIZE"));
 	env_name("KCR_LINK", kcr_link_names, &link);
 	config->link = link;
 	env_name("KCR_ALGO", kcr_algo_names, &algo);
@@ -162,6 +204,12 @@ KCR_PUBLIC void kcr_config_init(struct kcr_config *config)
 	env_seconds("KCR_RENDEZVOUS_TIMEOUT", 1, &config->rendezvous_ms);
 	env_number("KCR_PROGRESS_THREAD", 0, 1, &config->progress_thread);
 	env_number("KCR_DEBUG", 0, 9, &config->debug);
+	env_u32("KCR_WIRES_MAX", 1, KCR_MAX_WIRES, &config->wires_max);
+	env_int("KCR_WIRES_FROM", 0, INT64_MAX, &wires_from);
+	config->wires_from = (size_t)wires_from;
+	env_u32("KCR_MESH_DEPTH", 1, MAX_MESH_DEPTH, &config->mesh_depth);
+	env_name("KCR_CONNECT", kcr_connect_names, &connect);
+	config->connect = connect;
 }
 
 static int check_range(const char *field, int64_t value, int64_t min,
@@ -192,7 +240,7 @@ int config_check(const struct kcr_config *config)
 		{ "local_size", config->local_size, 1, config->size },
 		{ "local_rank", config->local_rank, 0,
 		  (int64_t)config->local_size - 1 },
-		{ "link", config->link, KCR_LINK_AUTO, KCR_LINK_SHM },
+		{ "link", config->link, KCR_LINK_AUTO, KCR_LINK_MESH },
 		{ "algo", config->algo, KCR_ALGO_AUTO, KCR_ALGO_CHAIN },
 		{ "contract", config->contract, KCR_FIXED_ORDER, KCR_ANY_ORDER },
 		{ "progress_thread", config->progress_thread, 0, 1 },
@@ -203,6 +251,9 @@ int config_check(const struct kcr_config *config)
 		{ "warn_ms", config->warn_ms, 0, MAX_TIMEOUT_MS },
 		{ "timeout_ms", config->timeout_ms, 1, MAX_TIMEOUT_MS },
 		{ "rendezvous_ms", config->rendezvous_ms, 1, MAX_TIMEOUT_MS },
+		{ "wires_max", config->wires_max, 1, KCR_MAX_WIRES },
+		{ "mesh_depth", config->mesh_depth, 1, MAX_MESH_DEPTH },
+		{ "connect", config->connect, KCR_CONNECT_AUTO, KCR_CONNECT_LAZY },
 	};
 	int err;
 
@@ -234,12 +285,22 @@ int config_check(const struct kcr_config *config)
 	return 0;
 }
 
+/* The wires that were asked for are there. */
+int config_check_wires(const struct kcr_config *config)
+{
+	struct wire_list list;
+
+	if (config->size == 1 || config->link == KCR_LINK_SHM || !config->wires)
+		return 0;
+	return wires_find(config->wires, &list);
+}
+
 /* What only a world that meets at a place needs. */
 int config_check_place(const struct kcr_config *config)
 {
 	if (config->size > 1 && !config->rendezvous)
 		return kcr_fail(NULL, -EINVAL,
-				"rendezvous is not set and size is %d: start with kcr-run, or set KCR_RENDEZVOUS=file:/directory",
+				"rendezvous is not set and size is %d: start with kcr-run, or set KCR_RENDEZVOUS=file:/directory or tcp:host:port",
 				config->size);
 	return 0;
 }

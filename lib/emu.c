@@ -352,7 +352,7 @@ static int make_carrier(struct kcr_emu *emu, struct link *link)
 	c->emu = emu;
 	c->lane_bytes = link_lane_bytes(config);
 	c->status = calloc(1, sizeof(*c->status));
-	c->board = calloc(1, link_board_bytes(config));
+	c->board = calloc(1, link_board_bytes(link));
 	c->lanes = calloc(lanes, c->lane_bytes);
 	c->acks = calloc(lanes, sizeof(*c->acks));
 	if (!c->status || !c->board || !c->lanes || !c->acks)

@@ -95,11 +95,13 @@ void kcr_debug(const struct kcr_config *config, const char *format, ...)
 /* config.c */
 int config_check(const struct kcr_config *config);
 int config_check_place(const struct kcr_config *config);
+int config_check_wires(const struct kcr_config *config);
 
 /* types.c */
 extern const char * const kcr_link_names[];
 extern const char * const kcr_algo_names[];
 extern const char * const kcr_contract_names[];
+extern const char * const kcr_connect_names[];
 const char *kcr_dtype_text(enum kcr_dtype dtype);
 const char *kcr_op_text(enum kcr_op op);
 const char *kcr_kind_text(unsigned int kind);

@@ -41,6 +41,32 @@
 /* Rounds of sched_yield() before sleeping: sleeping costs two switches and a kick. */
 #define YIELD_ROUNDS		256
 
+/*
+ * Over the mesh, messages from this size on are split across all wires: smaller
+ * ones cost more in posting twice than they gain. DESIGN's threshold.
+ */
+#define DEFAULT_WIRES_FROM	(512u << 10)
+/* Frames of a ring that may be on their way: one travels while one is read. */
+#define DEFAULT_MESH_DEPTH	2u
+/* What the module allows: KCR_FRAMES_MAX - 1. */
+#define MAX_MESH_DEPTH		15u
+/* A frame of this size is worth a system call of its own, so that it leaves at once. */
+#define MESH_PUSH_BYTES		(16u << 10)
+/* Slots of a channel whose frames may have been taken without the sender's knowing. */
+#define MESH_SPARE_SLOTS	(MESH_RELEASE_AT - 1)
+/* So many frames of a channel are released together: see link_mesh.c. */
+#define MESH_RELEASE_AT		2u
+/* A frame that the device has no room for is tried again so soon. In ns. */
+#define MESH_RETRY_NS		1000000ull
+/* More ranks than this are connected on first use: DESIGN's number. */
+#define MESH_EAGER_RANKS	64
+/* Making one connection may take so long, within the time to come together. In ms. */
+#define MESH_CONNECT_MS		60000u
+/* While connections are made: how often to look whether another rank has failed. In ns. */
+#define MESH_LOOK_NS		100000000ull
+/* One connection has failed: so long the others may take to fail as well. In ns. */
+#define MESH_GRACE_NS		2000000000ull
+
 /* The watchdog: jobs write checkpoints, so minutes are normal. In ms. */
 #define DEFAULT_WARN_MS		30000u
 #define DEFAULT_TIMEOUT_MS	300000u
@@ -52,6 +78,19 @@
  * launches have no names. In ms.
  */
 #define NEXT_LAUNCH_MS		2000u
+/* Rank 0 still tells an error to ranks that come so much later. In ms. */
+#define LATE_MS			3000u
+/* Rank 0 waits so long for a port that somebody uses. In ms. */
+#define LISTEN_MS		2000u
+/* An address of several may be one that swallows what is sent to it. In ms. */
+#define CONNECT_MS		3000u
+/*
+ * Connections that have not said a hello: so many, and each so long, and less long
+ * where others wait for its place. In ms.
+ */
+#define STRANGERS		64
+#define STRANGER_MS		3000u
+#define STRANGER_FULL_MS	300u
 /* Later than this is a mistake in the unit. */
 #define MAX_TIMEOUT_MS		(7ull * 24 * 3600 * 1000)
 

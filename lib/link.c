@@ -9,9 +9,11 @@
 #include <errno.h>
 #include <sched.h>
 #include <stdlib.h>
+#include <string.h>
 #include "limits.h"
-#include "link.h"
+#include "link_mesh.h"
 #include "rendezvous.h"
+#include "request.h"
 
 #define PAGE	4096ul
 
@@ -48,9 +50,11 @@ static size_t board_slots_at(const struct kcr_config *config)
 	return BOARD_ACKS + round_to_page(config->size * KCR_CACHE_LINE);
 }
 
-size_t link_board_bytes(const struct kcr_config *config)
+size_t link_board_bytes(const struct link *link)
 {
-	return round_to_page(board_slots_at(config) + config->board_depth *
+	const struct kcr_config *config = &link->world->config;
+
+	return round_to_page(board_slots_at(config) + link->board_slots *
 			     KCR_SLOT_STRIDE(config->board_bytes));
 }
 
@@ -87,7 +91,7 @@ void link_place_board(struct link *link, int rank, const unsigned char *board)
 	peer->board = board;
 	if (rank == config->rank) {
 		link->board = (unsigned char *)board;
-		place_slots(&link->tx_board.slots, slots, config->board_depth,
+		place_slots(&link->tx_board.slots, slots, link->board_slots,
 			    config->board_bytes);
 		link->tx_board.peer = -1;
 		link->tx_board.acks = link->board_acks;
@@ -96,7 +100,7 @@ void link_place_board(struct link *link, int rank, const unsigned char *board)
 		return;
 	}
 	peer->rx_board.peer = rank;
-	place_slots(&peer->rx_board.slots, slots, config->board_depth,
+	place_slots(&peer->rx_board.slots, slots, link->board_slots,
 		    config->board_bytes);
 	link->board_acks[rank] = board_ack(board, config->rank);
 }
@@ -142,12 +146,12 @@ static void choose_patience(struct link *link)
 		      YIELD_ROUNDS;
 }
 
-static struct carrier *choose_carrier(struct kcr_world *w,
+static struct carrier *choose_carrier(const struct link *link,
 				      struct rendezvous *rv)
 {
-	const struct kcr_config *config = &w->config;
+	const struct kcr_config *config = &link->world->config;
 
-	if (config->link == KCR_LINK_MODULE)
+	if (link->mesh || config->link == KCR_LINK_MODULE)
 		return carrier_module(config->size);
 	if (config->link == KCR_LINK_SHM)
 		return carrier_shm(config->size);
@@ -169,6 +173,102 @@ static struct carrier *choose_carrier(struct kcr_world *w,
 	return carrier_module(config->size);
 }
 
+/* ---- who is reached how: the same on every rank, from the cards ---- */
+
+static bool needs_mesh(const struct kcr_config *config, const struct card *a,
+		       const struct card *b)
+{
+	return config->link == KCR_LINK_MESH || !card_same_node(a, b);
+}
+
+/* Is there a pair of ranks that only the mesh can join? */
+static bool world_needs_mesh(const struct kcr_config *config,
+			     struct rendezvous *rv)
+{
+	const struct card *first = rendezvous_card(rv, 0);
+
+	for (int r = 1; r < config->size; r++)
+		if (needs_mesh(config, first, rendezvous_card(rv, r)))
+			return true;
+	return false;
+}
+
+/* What the mesh needs of every rank. */
+static int check_ranks(const struct kcr_config *config, struct rendezvous *rv)
+{
+	for (int r = 0; r < config->size; r++) {
+		const struct card *card = rendezvous_card(rv, r);
+
+		if (config->link == KCR_LINK_SHM)
+			return kcr_fail(NULL, -EOPNOTSUPP,
+					"the ranks are on several nodes and link is shm, which joins ranks of one node only: use KCR_LINK=auto");
+		if (!card->has_module)
+			return kcr_fail(NULL, -ENODEV,
+					"rank %d (host %s, pid %d) cannot use %s, which the ranks need to reach one another: load kcollring.ko there",
+					r, card->host, card->pid, KCR_DEVICE);
+		if (!card->wires.count)
+			return kcr_fail(NULL, -ENODEV,
+					"rank %d (host %s, pid %d) has no RDMA device with an address, which the ranks need to reach one another",
+					r, card->host, card->pid);
+	}
+	return 0;
+}
+
+/* The wires that every pair of ranks has that the mesh joins. */
+static int count_wires(const struct kcr_config *config, struct rendezvous *rv)
+{
+	struct wire_pair pairs[WIRES_LISTED];
+	int least = config->wires_max;
+
+	for (int a = 0; a < config->size; a++) {
+		const struct card *lower = rendezvous_card(rv, a);
+
+		for (int b = a + 1; b < config->size; b++) {
+			const struct card *higher = rendezvous_card(rv, b);
+			int n;
+
+			if (!needs_mesh(config, lower, higher))
+				continue;
+			n = wires_pair(&lower->wires, &higher->wires,
+				       card_same_node(lower, higher), pairs);
+			least = n < least ? n : least;
+		}
+	}
+	return least;
+}
+
+/* Every rank's frames must fit the largest class, whatever mix of peers it has. */
+static void cap_slots(struct kcr_config *config)
+{
+	if (config->lane_bytes > KCR_FRAME_BYTES_MAX)
+		config->lane_bytes = KCR_FRAME_BYTES_MAX;
+	if (config->board_bytes > KCR_FRAME_BYTES_MAX)
+		config->board_bytes = KCR_FRAME_BYTES_MAX;
+}
+
+/* Who is reached by lanes and boards, and who by the mesh. */
+static int plan(struct link *link, struct rendezvous *rv)
+{
+	struct kcr_config *config = &link->world->config;
+	const struct card *mine = rendezvous_card(rv, config->rank);
+	int err, wires;
+
+	if (!world_needs_mesh(config, rv))
+		return 0;
+	err = check_ranks(config, rv);
+	if (err)
+		return err;
+	cap_slots(config);
+	rankset_for_each(r, &link->others)
+		if (needs_mesh(config, mine, rendezvous_card(rv, r)))
+			rankset_remove(&link->local, r);
+	wires = count_wires(config, rv);
+	link->board_slots = config->board_depth + MESH_SPARE_SLOTS;
+	kcr_debug(config, "link %s: %d wires",
+		  rankset_is_empty(&link->local) ? "mesh" : "module+mesh", wires);
+	return mesh_create(link, rv, wires);
+}
+
 /* A link without a carrier. */
 struct link *link_alloc(struct kcr_world *w)
 {
@@ -179,9 +279,11 @@ struct link *link_alloc(struct kcr_world *w)
 	if (!link)
 		return NULL;
 	link->world = w;
+	link->board_slots = config->board_depth;
 	for (int r = 0; r < config->size; r++)
 		if (r != config->rank)
 			rankset_add(&link->others, r);
+	link->local = link->others;
 	return link;
 }
 
@@ -202,12 +304,13 @@ int link_create(struct kcr_world *w, struct rendezvous *rv)
 	if (!link)
 		return kcr_fail(NULL, -ENOMEM, "no memory for a link");
 	choose_patience(link);
-	link->carrier = choose_carrier(w, rv);
-	if (!link->carrier) {
-		free(link);
-		return kcr_fail(NULL, -ENOMEM, "no memory for a carrier");
-	}
-	err = link->carrier->ops->attach(link, rv, note);
+	err = plan(link, rv);
+	if (!err)
+		link->carrier = choose_carrier(link, rv);
+	if (!err && !link->carrier)
+		err = kcr_fail(NULL, -ENOMEM, "no memory for a carrier");
+	if (!err)
+		err = link->carrier->ops->attach(link, rv, note);
 	if (!err)
 		err = rendezvous_exchange(rv, note);
 	if (!err)
@@ -220,9 +323,50 @@ int link_create(struct kcr_world *w, struct rendezvous *rv)
 	return 0;
 }
 
+/* Say that this rank leaves in peace; the others may still read what it sent. */
+void link_leave(struct link *link)
+{
+	if (link->mesh)
+		mesh_finish(link->mesh);
+	link->carrier->ops->leave(link);
+}
+
 void link_destroy(struct link *link)
 {
+	if (link->mesh)
+		mesh_destroy(link->mesh);
 	if (link->carrier)
 		link->carrier->ops->close(link);
 	free(link);
+}
+
+/* Are connections made on first use? */
+bool link_is_lazy(const struct link *link)
+{
+	return link && link->mesh && link->mesh->is_lazy;
+}
+
+const char *link_name(const struct link *link)
+{
+	if (!link->mesh)
+		return link->carrier->ops->name;
+	return rankset_is_empty(&link->local) ? "mesh" : "module+mesh";
+}
+
+/* What has become of another rank: KCR_MEMBER_*. */
+unsigned int link_member(const struct link *link, int rank)
+{
+	if (link->mesh && rankset_has(&link->mesh->peers, rank))
+		return mesh_member(link->mesh, rank);
+	return __atomic_load_n(&link->status->member[rank], __ATOMIC_ACQUIRE);
+}
+
+/* Across how many wires of the mesh an operation is split: all ranks compute the same. */
+unsigned int link_wires(const struct kcr_request *r)
+{
+	const struct mesh *mesh = r->link->mesh;
+
+	if (!mesh || r->m.count * r->m.element < r->world->config.wires_from)
+		return 1;
+	return mesh->wires;
 }

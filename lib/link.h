@@ -21,6 +21,10 @@
 #include "rankset.h"
 
 struct carrier;
+struct mesh;
+struct mesh_peer;
+struct mesh_ring;
+struct mesh_tx;
 
 /**
  * struct frame_header - every frame begins with it
@@ -64,6 +68,9 @@ struct slots {
  * @acked: every reader has taken all up to this sequence
  * @peer: the reader of a lane; -1 for the board, which all others read
  * @acks: the readers' acknowledgements: a lane's one, a board's by rank
+ * @segment: of the frame that was begun
+ * @bytes: of its payload, behind the header
+ * @mesh: NULL, or what is known of the readers that are reached by the mesh
  */
 struct tx {
 	struct slots slots;
@@ -71,6 +78,9 @@ struct tx {
 	int peer;
 	const struct kcr_ack **acks;
 	const struct kcr_ack *ack;
+	size_t segment;
+	size_t bytes;
+	struct mesh_tx *mesh;
 };
 
 /**
@@ -79,12 +89,18 @@ struct tx {
  * @peer: who writes them
  * @ack: acknowledged here
  * @gate: NULL, or the last sequence that the emulator has delivered
+ * @mesh: NULL, or the peer from whose rings of frames this reads instead
+ * @ring: the ring of the frame that was peeked at
+ * @stream: which of the rings are this channel's
  */
 struct rx {
 	struct slots slots;
 	int peer;
 	struct kcr_ack *ack;
 	const uint64_t *gate;
+	struct mesh_peer *mesh;
+	struct mesh_ring *ring;
+	int stream;
 };
 
 /*
@@ -128,7 +144,7 @@ struct peer {
 };
 
 /**
- * struct link - a rank's way to all its peers on the node
+ * struct link - a rank's way to all its peers
  * @world: the world it belongs to
  * @carrier: what carries the memory
  * @status: the mapped status page; in shared memory peers write it too
@@ -138,6 +154,9 @@ struct peer {
  * @touched: ranks that may have to be woken: something was written for them
  *	since the last flush
  * @others: every rank but this one
+ * @local: those of them that are reached by lanes and boards
+ * @mesh: the way to the rest of them, or NULL if there are none
+ * @board_slots: in a board
  * @spin: rounds, see struct kcr_config
  * @yield: rounds, see struct kcr_config
  * @looked_ns: when the carrier last looked who has died
@@ -152,6 +171,9 @@ struct link {
 	const struct kcr_ack *board_acks[KCR_RANKS_MAX];
 	struct rankset touched;
 	struct rankset others;
+	struct rankset local;
+	struct mesh *mesh;
+	uint32_t board_slots;
 	uint64_t spin;
 	uint64_t yield;
 	uint64_t looked_ns;
@@ -199,7 +221,12 @@ struct carrier *carrier_shm(int size);
 struct link *link_alloc(struct kcr_world *w);
 int link_create(struct kcr_world *w, struct rendezvous *rv);
 void link_destroy(struct link *link);
-size_t link_board_bytes(const struct kcr_config *config);
+void link_leave(struct link *link);
+unsigned int link_wires(const struct kcr_request *r);
+bool link_is_lazy(const struct link *link);
+const char *link_name(const struct link *link);
+unsigned int link_member(const struct link *link, int rank);
+size_t link_board_bytes(const struct link *link);
 size_t link_lane_bytes(const struct kcr_config *config);
 uint32_t link_lane_capacity(const struct kcr_config *config);
 void link_place_board(struct link *link, int rank, const unsigned char *board);
@@ -210,8 +237,8 @@ void link_place_rx_lane(struct link *link, int peer, enum lane_set set,
 
 /* link_slots.c: frames */
 int link_begin(struct kcr_request *r, struct tx *tx, size_t segment,
-	       void **payload);
-void link_post(struct kcr_request *r, struct tx *tx, size_t bytes);
+	       size_t bytes, void **payload);
+void link_post(struct kcr_request *r, struct tx *tx);
 const void *link_posted(const struct tx *tx, uint64_t back);
 int link_peek(struct kcr_request *r, struct rx *rx, size_t segment,
 	      size_t bytes, const void **payload);
@@ -222,6 +249,8 @@ bool link_has_room(struct link *link, struct tx *tx);
 void link_behind(const struct link *link, const struct tx *tx,
 		 struct rankset *ranks);
 const struct frame_header *link_header(const struct rx *rx);
+bool link_push(struct link *link);
+int link_drain(struct kcr_request *r);
 void link_flush(struct link *link);
 
 /* link_end.c: what ends an operation that cannot go on */

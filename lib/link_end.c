@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <string.h>
 #include "limits.h"
+#include "link_mesh.h"
 #include "request.h"
 
 static const char *op_text(const struct frame_header *h, char *text, size_t size)
@@ -75,21 +76,49 @@ static int compare(struct kcr_request *r, int peer,
  * request does not look at: the head of every channel must belong to this
  * operation or to one that is still to come.
  */
-static int compare_heads(struct kcr_request *r, int rank)
+static int compare_head(struct kcr_request *r, int rank,
+			const struct frame_header *head)
+{
+	struct frame_header theirs;
+
+	if (!head)
+		return 0;
+	theirs = *head;
+	return theirs.number <= r->header.number ? compare(r, rank, &theirs) : 0;
+}
+
+static int compare_slots(struct kcr_request *r, int rank)
 {
 	struct peer *peer = &r->link->peers[rank];
 	struct rx *heads[] = { &peer->rx_board, &peer->rx[LANES_COLLECTIVE] };
-	struct frame_header theirs;
 	int err = 0;
 
-	for (int i = 0; i < 2 && !err; i++) {
-		if (!link_has_frame(heads[i]))
-			continue;
-		theirs = *link_header(heads[i]);
-		if (theirs.number <= r->header.number)
-			err = compare(r, rank, &theirs);
+	for (int i = 0; i < 2 && !err; i++)
+		if (link_has_frame(heads[i]))
+			err = compare_head(r, rank, link_header(heads[i]));
+	return err;
+}
+
+/* Over the mesh a channel has many rings, by wire and class. */
+static int compare_rings(struct kcr_request *r, struct mesh_peer *peer)
+{
+	const int rings = (STREAM_LANES + LANES_COLLECTIVE + 1) * KCR_CLASSES;
+	int err = 0;
+
+	for (int wire = 0; wire < r->link->mesh->wires; wire++) {
+		const struct mesh_ring *ring = &peer->conns[wire].rings[0][0];
+
+		for (int i = 0; i < rings && !err; i++)
+			err = compare_head(r, peer->rank, mesh_head(&ring[i]));
 	}
 	return err;
+}
+
+static int compare_heads(struct kcr_request *r, int rank)
+{
+	struct mesh_peer *peer = r->link->peers[rank].rx_board.mesh;
+
+	return peer ? compare_rings(r, peer) : compare_slots(r, rank);
 }
 
 static void load_claim(const struct kcr_claim *from, struct kcr_claim *to)
@@ -185,7 +214,11 @@ static int cause_error(struct kcr_request *r, uint64_t cause)
 	int error = KCR_CAUSE_ERROR(cause);
 	const char *kind = kcr_kind_text(r->header.kind);
 	unsigned long long number = r->header.number;
+	int err;
 
+	err = r->link->mesh && error != ECONNRESET ? mesh_broken(r, error) : 0;
+	if (err)
+		return err;
 	switch (error) {
 	case ECONNRESET:
 		return kcr_fail(w, -ECONNRESET, "%s #%llu: rank %d died", kind,
@@ -207,6 +240,10 @@ static int cause_error(struct kcr_request *r, uint64_t cause)
 		return kcr_fail(w, -ETIMEDOUT,
 				"%s #%llu: rank %d waited in vain and gave up",
 				kind, number, rank);
+	case EHOSTUNREACH:
+	case ENODEV:
+		return kcr_fail(w, -error, "%s #%llu: a way of rank %d's broke: %s",
+				kind, number, rank, strerror(error));
 	default:
 		return kcr_fail(w, -error, "%s #%llu: rank %d failed the world: %s",
 				kind, number, rank, strerror(error));
@@ -229,15 +266,14 @@ int link_check(struct kcr_request *r)
  */
 int link_check_left(struct kcr_request *r)
 {
-	struct kcr_status *status = r->link->status;
+	const struct link *link = r->link;
 	struct rankset left = { 0 };
 	bool any = false;
 
-	if (!__atomic_load_n(&status->left, __ATOMIC_ACQUIRE))
+	if (!link->mesh && !__atomic_load_n(&link->status->left, __ATOMIC_ACQUIRE))
 		return 0;
 	rankset_for_each(rank, &r->blocked) {
-		if (__atomic_load_n(&status->member[rank], __ATOMIC_ACQUIRE) !=
-		    KCR_MEMBER_LEFT)
+		if (link_member(link, rank) != KCR_MEMBER_LEFT)
 			continue;
 		rankset_add(&left, rank);
 		any = true;

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Lanes and boards in the module's window 0.
+ * Lanes and boards in the module's windows.
  *
  * The module owns the memory and knows who lives; this file joins, maps each
  * part with the protection that the rank may have, and turns parking and
- * kicking into commands.
+ * kicking into commands. Lanes and boards join the ranks of one node; those of
+ * others are the mesh's, for which this file makes the arena and which it
+ * takes through the same steps.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -12,9 +14,9 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <unistd.h>
-#include "link.h"
+#include "limits.h"
+#include "link_mesh.h"
 #include "rendezvous.h"
-#include "submit.h"
 
 #define PAGE	4096ul
 
@@ -32,14 +34,18 @@ struct module {
 	int device;
 	struct submit *submit;
 	size_t lane_bytes, board_bytes;
+	int local_size;		/* ranks that lanes join, this one with them */
 	int mappings;
 	struct mapping mapped[];
 };
 
-/* Status, boards, and slots and acknowledgements of the lanes to and from a peer. */
+/*
+ * Status, arena, boards, and slots and acknowledgements of the lanes to and from a
+ * peer.
+ */
 static size_t mappings_max(int size)
 {
-	return 1 + size + WINDOWS * 4 * size;
+	return 2 + size + WINDOWS * 4 * size;
 }
 
 /* A window takes so many lanes, and there is one for every ordered pair of ranks. */
@@ -53,25 +59,40 @@ static struct module *module_of(struct link *link)
 	return (struct module *)link->carrier;
 }
 
-/* Lanes are listed by source, then destination, without the diagonal. */
-static int lane_index(const struct link *link, int source, int destination)
+static bool is_here(const struct link *link, int rank)
 {
-	return source * (link->world->config.size - 1) + destination -
-	       (destination > source);
+	return rank == link->world->config.rank ||
+	       rankset_has(&link->local, rank);
 }
 
-static struct kcr_lane_desc *list_lanes(const struct link *link, int *count)
+/* A rank's number among those of this node. */
+static int local_number(const struct link *link, int rank)
+{
+	int n = 0;
+
+	for (int r = 0; r < rank; r++)
+		n += is_here(link, r);
+	return n;
+}
+
+/* Lanes are listed by source, then destination, without the diagonal. */
+static int lane_index(struct link *link, int source, int destination)
+{
+	return local_number(link, source) * (module_of(link)->local_size - 1) +
+	       local_number(link, destination) - (destination > source);
+}
+
+static struct kcr_lane_desc *list_lanes(struct link *link, int *count)
 {
 	const struct kcr_config *config = &link->world->config;
-	int n = config->size * (config->size - 1);
-	struct kcr_lane_desc *lanes = calloc(n, sizeof(*lanes));
+	int local = module_of(link)->local_size, n = 0;
+	struct kcr_lane_desc *lanes = calloc(local * local, sizeof(*lanes));
 
-	*count = n;
 	for (int s = 0; lanes && s < config->size; s++) {
 		for (int d = 0; d < config->size; d++) {
-			if (s == d)
+			if (s == d || !is_here(link, s) || !is_here(link, d))
 				continue;
-			lanes[lane_index(link, s, d)] = (struct kcr_lane_desc){
+			lanes[n++] = (struct kcr_lane_desc){
 				.source = s,
 				.destination = d,
 				.depth = config->lane_depth,
@@ -79,6 +100,7 @@ static struct kcr_lane_desc *list_lanes(const struct link *link, int *count)
 			};
 		}
 	}
+	*count = n;
 	return lanes;
 }
 
@@ -103,34 +125,69 @@ static int join(struct link *link, struct rendezvous *rv)
 			config->rank, strerror(errno));
 }
 
-static int make_window(struct link *link, int number)
+static int make_window(struct link *link, struct kcr_window *window)
 {
 	struct module *m = module_of(link);
+	int err;
+
+	if (!ioctl(m->device, KCR_IOCTL_WINDOW, window))
+		return 0;
+	err = -errno;
+	if (err == -ENOMEM)
+		return kcr_fail(NULL, err,
+				"no memory for a window of %zu bytes a rank: see ulimit -l and the memory cgroup",
+				(size_t)window->board_bytes +
+				(window->nr_lanes ? m->local_size - 1 : 0) *
+				(m->lane_bytes + PAGE));
+	return kcr_fail(NULL, err, "cannot make a window of %u lanes: %s",
+			window->nr_lanes, strerror(-err));
+}
+
+static int make_lanes(struct link *link, int number)
+{
 	struct kcr_window window = {
 		.size = sizeof(window),
 		.window = number,
-		.board_bytes = number == BOARD_WINDOW ? m->board_bytes : 0,
+		.board_bytes = number == BOARD_WINDOW ?
+			       module_of(link)->board_bytes : 0,
 	};
 	struct kcr_lane_desc *lanes;
-	int count, err = 0;
+	int count, err;
 
 	lanes = list_lanes(link, &count);
 	if (!lanes)
 		return kcr_fail(NULL, -ENOMEM, "no memory for a list of lanes");
 	window.lanes = (uintptr_t)lanes;
 	window.nr_lanes = count;
-	if (ioctl(m->device, KCR_IOCTL_WINDOW, &window))
-		err = -errno;
+	/* All of a rank's peers may be elsewhere. */
+	err = count || window.board_bytes ? make_window(link, &window) : 0;
 	free(lanes);
-	if (err == -ENOMEM)
-		return kcr_fail(NULL, err,
-				"no memory for a window of %zu bytes a rank: see ulimit -l and the memory cgroup",
-				(size_t)window.board_bytes + (link->world->config.size - 1) *
-				(m->lane_bytes + PAGE));
-	if (err)
-		return kcr_fail(NULL, err, "cannot make a window of %d lanes: %s",
-				count, strerror(-err));
-	return 0;
+	return err;
+}
+
+/* The module's SEND takes frames from boards; nobody here need read these. */
+static int make_arena(struct link *link)
+{
+	struct kcr_window window = {
+		.size = sizeof(window),
+		.flags = KCR_WINDOW_PRIVATE,
+		.window = ARENA_WINDOW,
+		.board_bytes = mesh_arena_bytes(link->mesh),
+	};
+
+	return make_window(link, &window);
+}
+
+/* Everything that the other ranks may count on once this one has told that it is there. */
+static int make_memory(struct link *link)
+{
+	int err = 0;
+
+	for (int window = 0; window < WINDOWS && !err; window++)
+		err = make_lanes(link, window);
+	if (!err && link->mesh)
+		err = make_arena(link);
+	return err;
 }
 
 static void *map_part(struct link *link, int window, int part, int index,
@@ -151,6 +208,14 @@ static void *map_part(struct link *link, int window, int part, int index,
 	return at;
 }
 
+/* The mesh uses the module through this carrier. */
+static int expect(struct link *link, struct rendezvous *rv)
+{
+	link->mesh->device = module_of(link)->device;
+	link->mesh->submit = module_of(link)->submit;
+	return mesh_expect(link->mesh, rv);
+}
+
 static int module_attach(struct link *link, struct rendezvous *rv, char *note)
 {
 	const struct kcr_config *config = &link->world->config;
@@ -158,20 +223,22 @@ static int module_attach(struct link *link, struct rendezvous *rv, char *note)
 	int err;
 
 	(void)note;
+	m->local_size = 1;
+	rankset_for_each(rank, &link->local)
+		m->local_size++;
 	m->lane_bytes = link_lane_bytes(config);
-	m->board_bytes = link_board_bytes(config);
+	m->board_bytes = link_board_bytes(link);
 	m->device = submit_open_device();
 	if (m->device < 0)
 		return m->device;
-	err = join(link, rv);
-	for (int window = 0; window < WINDOWS && !err; window++)
-		err = make_window(link, window);
-	if (!err)
-		err = submit_create(m->device, config, &m->submit);
+	err = join(link, rv) ?: make_memory(link) ?:
+	      submit_create(m->device, config, &m->submit);
 	if (err)
 		return err;
 	link->status = map_part(link, 0, KCR_MAP_STATUS, 0, PAGE, false);
-	return link->status ? 0 : -ENOMEM;
+	if (!link->status)
+		return -ENOMEM;
+	return link->mesh ? expect(link, rv) : 0;
 }
 
 static int map_lanes(struct link *link, int peer, enum lane_set set)
@@ -206,26 +273,40 @@ static int map_board(struct link *link, int rank)
 	return 0;
 }
 
+static int map_mesh(struct link *link, struct rendezvous *rv)
+{
+	struct mesh *mesh = link->mesh;
+
+	mesh->arena = map_part(link, ARENA_WINDOW, KCR_MAP_BOARD,
+			       link->world->config.rank,
+			       mesh_arena_bytes(mesh), true);
+	if (!mesh->arena)
+		return -ENXIO;
+	mesh_place(mesh);
+	return mesh_connect(mesh, rv);
+}
+
 static int module_map(struct link *link, struct rendezvous *rv)
 {
 	int err = map_board(link, link->world->config.rank);
 
-	(void)rv;
-	rankset_for_each(rank, &link->others) {
+	rankset_for_each(rank, &link->local) {
 		if (!err)
 			err = map_board(link, rank);
 		for (int set = 0; set < LANE_SETS && !err; set++)
 			err = map_lanes(link, rank, set);
 	}
-	return err;
+	return !err && link->mesh ? map_mesh(link, rv) : err;
 }
 
 static int module_park(struct link *link, uint64_t seen, uint64_t timeout_ns)
 {
+	bool retries = link->mesh && link->mesh->is_refused;
 	struct kcr_wait wait = {
 		.size = sizeof(wait),
 		.seen = seen,
-		.timeout_ns = timeout_ns,
+		.timeout_ns = retries && timeout_ns > MESH_RETRY_NS ?
+			      MESH_RETRY_NS : timeout_ns,
 	};
 	int err = submit_command(module_of(link)->submit, KCR_CMD_WAIT, &wait,
 				 sizeof(wait));

@@ -55,13 +55,14 @@ static struct shm *shm_of(struct link *link)
 	return (struct shm *)link->carrier;
 }
 
-static void lay_out(struct shm *shm, const struct kcr_config *config)
+static void lay_out(struct shm *shm, const struct link *link)
 {
+	const struct kcr_config *config = &link->world->config;
 	size_t acks = LANE_SETS * config->size * KCR_CACHE_LINE;
 
 	shm->lane_bytes = link_lane_bytes(config);
 	shm->board_at = PAGE;
-	shm->lanes_at = shm->board_at + link_board_bytes(config);
+	shm->lanes_at = shm->board_at + link_board_bytes(link);
 	shm->acks_at = shm->lanes_at +
 		       LANE_SETS * config->size * shm->lane_bytes;
 	shm->bytes = shm->acks_at + ((acks + PAGE - 1) & ~(PAGE - 1));
@@ -131,7 +132,7 @@ static int shm_attach(struct link *link, struct rendezvous *rv, char *note)
 	int me = config->rank, err;
 
 	shm->rv = rv;
-	lay_out(shm, config);
+	lay_out(shm, link);
 	err = make_memory(shm);
 	if (!err)
 		err = map_memory(shm, me, shm->fd, true);

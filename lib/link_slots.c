@@ -10,11 +10,14 @@
  * good one stands.
  *
  * A lane has one reader and a board has all other ranks; nothing else differs.
+ * Readers of other nodes get the frame, which begins behind the slot's head,
+ * over the mesh, and read it there: see link_mesh.c.
  *
  * The slots descend from mpi-rma's rings of fixed slots.
  */
 #include <errno.h>
 #include <string.h>
+#include "link_mesh.h"
 #include "request.h"
 
 static unsigned char *slot_at(const struct slots *slots, uint64_t sequence)
@@ -52,13 +55,15 @@ static uint64_t read_ack(const struct kcr_ack *ack, uint64_t old)
 }
 
 /* The lowest acknowledgement of all readers, as far as it can be read now. */
-static uint64_t read_acks(const struct link *link, const struct tx *tx)
+static uint64_t read_acks(const struct link *link, struct tx *tx)
 {
-	uint64_t lowest = UINT64_MAX;
+	uint64_t lowest = tx->mesh ? mesh_acked(link, tx) : UINT64_MAX;
 
-	if (tx->peer >= 0)
+	if (tx->ack)
 		return read_ack(tx->ack, tx->acked);
-	rankset_for_each(r, &link->others) {
+	if (tx->peer >= 0)
+		return lowest;
+	rankset_for_each(r, &link->local) {
 		uint64_t sequence = read_ack(tx->acks[r], tx->acked);
 
 		if (sequence < lowest)
@@ -82,7 +87,9 @@ bool link_has_room(struct link *link, struct tx *tx)
 void link_behind(const struct link *link, const struct tx *tx,
 		 struct rankset *ranks)
 {
-	rankset_for_each(r, &link->others) {
+	if (tx->mesh)
+		mesh_behind(link, tx, ranks);
+	rankset_for_each(r, &link->local) {
 		const struct kcr_ack *ack = tx->peer < 0 ? tx->acks[r] : tx->ack;
 
 		if (tx->peer >= 0 && tx->peer != r)
@@ -97,12 +104,13 @@ void link_behind(const struct link *link, const struct tx *tx,
  * @r: the request
  * @tx: the channel
  * @segment: which segment of the message it carries
- * @payload: where its bytes go, behind the header
+ * @bytes: of payload that it will have behind the header
+ * @payload: where they go
  *
  * Returns 0, or -EAGAIN while the readers have not taken what is in the slot.
  */
 int link_begin(struct kcr_request *r, struct tx *tx, size_t segment,
-	       void **payload)
+	       size_t bytes, void **payload)
 {
 	unsigned char *slot;
 
@@ -111,6 +119,8 @@ int link_begin(struct kcr_request *r, struct tx *tx, size_t segment,
 		return -EAGAIN;
 	}
 	slot = slot_at(&tx->slots, tx->slots.next);
+	tx->segment = segment;
+	tx->bytes = bytes;
 	r->header.segment = segment;
 	memcpy(slot + KCR_SLOT_PAYLOAD, &r->header, sizeof(r->header));
 	*payload = slot + KCR_SLOT_PAYLOAD + sizeof(r->header);
@@ -121,24 +131,25 @@ int link_begin(struct kcr_request *r, struct tx *tx, size_t segment,
  * link_post() - hand the frame that was begun to its readers
  * @r: the request
  * @tx: the channel
- * @bytes: of payload behind the header
  */
-void link_post(struct kcr_request *r, struct tx *tx, size_t bytes)
+void link_post(struct kcr_request *r, struct tx *tx)
 {
 	struct link *link = r->link;
 	unsigned char *slot = slot_at(&tx->slots, tx->slots.next);
 	struct kcr_slot *head = (struct kcr_slot *)slot;
 	uint64_t sequence = tx->slots.next++;
-	uint32_t length = bytes + sizeof(r->header);
+	uint32_t length = tx->bytes + sizeof(r->header);
 
 	head->length = length;
 	head->checksum = 0;
 	*(uint64_t *)(slot + KCR_SLOT_GUARD(length)) = ~sequence;
 	store_release(&head->sequence, sequence);
 	if (tx->peer < 0)
-		link->touched = link->others;
-	else
+		link->touched = link->local;
+	else if (!tx->mesh)
 		rankset_add(&link->touched, tx->peer);
+	if (tx->mesh)
+		mesh_post(r, tx, sequence);
 	if (link->carrier->ops->posted)
 		link->carrier->ops->posted(link, tx);
 }
@@ -205,6 +216,8 @@ int link_peek(struct kcr_request *r, struct rx *rx, size_t segment,
 {
 	int err;
 
+	if (rx->mesh)
+		return mesh_peek(r, rx, segment, bytes, payload);
 	if (!link_has_frame(rx)) {
 		rankset_add(&r->blocked, rx->peer);
 		return -EAGAIN;
@@ -220,11 +233,34 @@ int link_peek(struct kcr_request *r, struct rx *rx, size_t segment,
 /* Give the frame's slot back to the peer. */
 void link_release(struct kcr_request *r, struct rx *rx)
 {
-	uint64_t sequence = rx->slots.next++;
+	uint64_t sequence;
 
+	if (rx->mesh) {
+		mesh_release(rx);
+		return;
+	}
+	sequence = rx->slots.next++;
 	store_release(&rx->ack->sequence, sequence);
 	store_relaxed(&rx->ack->complement, ~sequence);
 	rankset_add(&r->link->touched, rx->peer);
+}
+
+/* Take frames for the mesh on their way. Returns whether any has gone. */
+bool link_push(struct link *link)
+{
+	return link->mesh && mesh_push(link->mesh);
+}
+
+/**
+ * link_drain() - has all that an operation has posted been taken from it?
+ * @r: the request, which is over otherwise
+ *
+ * A frame that waits for a peer of the mesh would wait for the next call on this
+ * world. Returns 0, or -EAGAIN.
+ */
+int link_drain(struct kcr_request *r)
+{
+	return r->link->mesh ? mesh_drain(r) : 0;
 }
 
 /**
@@ -232,13 +268,15 @@ void link_release(struct kcr_request *r, struct rx *rx)
  * @link: the link
  *
  * Before every wait and at the end of every operation. One fence for all; see
- * the top of request_wait.c.
+ * the top of request_wait.c. What goes over the mesh needs no fence: the module
+ * wakes its readers.
  */
 void link_flush(struct link *link)
 {
 	struct rankset asleep = { 0 };
 	bool any = false;
 
+	link_push(link);
 	if (rankset_is_empty(&link->touched))
 		return;
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);

@@ -8,9 +8,10 @@
 
 #include <stdbool.h>
 #include "kcollring.h"
+#include "wires.h"
 
 #define CARD_BYTES	4096
-#define NOTE_BYTES	128
+#define NOTE_BYTES	512
 
 /**
  * struct card - what a rank tells about itself
@@ -18,6 +19,7 @@
  * @boot: its node's boot, which tells nodes apart
  * @pid: its process
  * @has_module: it can use the module
+ * @wires: its node's ends of wires, as far as it may use them
  * @id: of the world; rank 0's counts
  * @key: of the world; rank 0's counts
  * @incarnation: random, names this attempt; rank 0's counts
@@ -29,6 +31,7 @@ struct card {
 	char boot[40];
 	int pid;
 	int has_module;
+	struct wire_list wires;
 	char id[33];
 	char key[33];
 	char incarnation[33];
@@ -40,6 +43,7 @@ int card_secrets(struct card *card);
 int card_make(const struct kcr_config *config, bool has_module,
 	      struct card *card);
 int card_parse(struct card *card);
+bool card_same_node(const struct card *a, const struct card *b);
 int card_compare(const struct card *first, int rank, const struct card *card);
 void card_unhex(const char *hex, unsigned char out[16]);
 
@@ -59,7 +63,7 @@ struct rendezvous {
  * @fail: make every rank fail with this rank's error, whose sentence is in
  *	kcr_error(NULL); returns the error that all report, which is the first
  * @error: the error that a rank has told, if there is one, with its sentence in
- *	kcr_error(NULL)
+ *	kcr_error(NULL); @waits: there must be one, which may be on its way
  * @settle: all ranks are connected
  * @close: the last reference is gone
  * @card: a rank's card
@@ -69,7 +73,7 @@ struct rendezvous {
 struct rendezvous_ops {
 	int (*exchange)(struct rendezvous *rv, const char *note);
 	int (*fail)(struct rendezvous *rv, int error);
-	int (*error)(struct rendezvous *rv);
+	int (*error)(struct rendezvous *rv, bool waits);
 	void (*settle)(struct rendezvous *rv);
 	void (*close)(struct rendezvous *rv);
 	const struct card *(*card)(const struct rendezvous *rv, int rank);
@@ -77,10 +81,22 @@ struct rendezvous_ops {
 	bool (*is_alive)(const struct rendezvous *rv, int rank);
 };
 
-/* rendezvous_file.c */
+/* rendezvous.c */
 int rendezvous_open(const struct kcr_config *config, bool has_module,
 		    struct rendezvous **rv);
 int rendezvous_refuse(const struct kcr_config *config, int error);
+
+/* rendezvous_file.c */
+int rendezvous_file_open(const struct kcr_config *config, bool has_module,
+			 struct rendezvous **rv);
+void rendezvous_file_refuse(const struct kcr_config *config, int error,
+			    const char *sentence);
+
+/* rendezvous_tcp.c */
+int rendezvous_tcp_open(const struct kcr_config *config, bool has_module,
+			struct rendezvous **rv);
+void rendezvous_tcp_refuse(const struct kcr_config *config, int error,
+			   const char *sentence);
 
 /* rendezvous_split.c */
 int rendezvous_split(struct kcr_world *world, int color, int key,
@@ -97,9 +113,9 @@ static inline int rendezvous_fail(struct rendezvous *rv, int error)
 	return rv->ops->fail(rv, error);
 }
 
-static inline int rendezvous_error(struct rendezvous *rv)
+static inline int rendezvous_error(struct rendezvous *rv, bool waits)
 {
-	return rv->ops->error(rv);
+	return rv->ops->error(rv, waits);
 }
 
 static inline void rendezvous_settle(struct rendezvous *rv)

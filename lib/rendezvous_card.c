@@ -60,6 +60,42 @@ int card_secrets(struct card *card)
 	return 0;
 }
 
+#define WIRE_LINE	"wire "
+#define WIRE_LINE_BYTES	(sizeof(WIRE_LINE) + WIRE_TEXT_BYTES)
+
+/* A line for each wire that this rank may use; none where no other node can be reached. */
+static int list_wires(const struct kcr_config *config, char *lines)
+{
+	char text[WIRE_TEXT_BYTES];
+	struct wire_list list;
+	int err;
+
+	lines[0] = 0;
+	if (config->link == KCR_LINK_SHM)
+		return 0;
+	err = wires_find(config->wires, &list);
+	for (int i = 0; !err && i < list.count; i++)
+		lines += sprintf(lines, WIRE_LINE "%s\n",
+				 wire_end_text(&list.wires[i], text));
+	return err;
+}
+
+/* Another node's list is not trusted to be short. */
+static int parse_wires(struct card *card)
+{
+	struct wire_list *list = &card->wires;
+	const char *at = card->text;
+
+	list->count = 0;
+	while ((at = strstr(at, "\n" WIRE_LINE)) && at < card->agreed) {
+		at += strlen("\n" WIRE_LINE);
+		if (list->count == WIRES_LISTED ||
+		    wire_end_parse(at, &list->wires[list->count++]))
+			return -EBADMSG;
+	}
+	return 0;
+}
+
 /**
  * card_make() - this rank's card
  * @config: its configuration
@@ -69,11 +105,11 @@ int card_secrets(struct card *card)
 int card_make(const struct kcr_config *config, bool has_module,
 	      struct card *card)
 {
-	char host[HOST_NAME_MAX + 1] = "";
+	char host[HOST_NAME_MAX + 1] = "", wires[WIRES_LISTED * WIRE_LINE_BYTES];
 	int err, n;
 
 	memset(card, 0, sizeof(*card));
-	err = card_secrets(card);
+	err = card_secrets(card) ?: list_wires(config, wires);
 	if (err)
 		return err;
 	gethostname(host, sizeof(host) - 1);
@@ -83,18 +119,21 @@ int card_make(const struct kcr_config *config, bool has_module,
 		     "kcollring-card 1\n"
 		     "host %s\nboot %s\npid %d\nmodule %d\n"
 		     "id %s\nkey %s\nincarnation %s\n"
-		     "agreed\n"
+		     "%sagreed\n"
 		     "library %s\nwire %d\nabi %d\nfold %d\ncontract %s\nseed %llu\n"
 		     "size %d\nlocal_size %d\nlink %s\nalgo %s\ndirect_max %zu\n"
-		     "lane_depth %u\nlane_bytes %u\nboard_depth %u\nboard_bytes %u\n",
+		     "lane_depth %u\nlane_bytes %u\nboard_depth %u\nboard_bytes %u\n"
+		     "wires_max %u\nwires_from %zu\nmesh_depth %u\nconnect %s\n",
 		     card->host, card->boot, getpid(), has_module,
-		     card->id, card->key, card->incarnation,
+		     card->id, card->key, card->incarnation, wires,
 		     KCR_VERSION, KCR_WIRE_VERSION, KCR_ABI_VERSION,
 		     KCR_FOLD_VERSION, kcr_contract_names[config->contract],
 		     (unsigned long long)config->seed, config->size, config->local_size,
 		     kcr_link_names[config->link], kcr_algo_names[config->algo],
 		     config->direct_max, config->lane_depth, config->lane_bytes,
-		     config->board_depth, config->board_bytes);
+		     config->board_depth, config->board_bytes,
+		     config->wires_max, config->wires_from, config->mesh_depth,
+		     kcr_connect_names[config->connect]);
 	if (n < 0 || n >= (int)sizeof(card->text))
 		return kcr_fail(NULL, -EINVAL, "the card does not fit");
 	return card_parse(card);
@@ -114,7 +153,7 @@ int card_parse(struct card *card)
 	    strlen(card->incarnation) != 32)
 		return -EBADMSG;
 	card->agreed = agreed + strlen("\nagreed\n");
-	return 0;
+	return parse_wires(card);
 }
 
 /* One line of each text; both move on. */
@@ -124,6 +163,12 @@ static void take_line(const char **at, char *line, size_t size)
 
 	snprintf(line, size, "%.*s", (int)n, *at);
 	*at += n + ((*at)[n] == '\n');
+}
+
+/* Do two ranks run in one boot of one node? */
+bool card_same_node(const struct card *a, const struct card *b)
+{
+	return !strcmp(a->boot, b->boot);
 }
 
 /**
@@ -140,11 +185,6 @@ int card_compare(const struct card *first, int rank, const struct card *card)
 	const char *a = first->agreed, *b = card->agreed;
 	char left[160], right[160];
 
-	if (strcmp(first->boot, card->boot))
-		return kcr_fail(NULL, -EOPNOTSUPP,
-				"rank %d is on host %s (boot %s) and rank 0 on host %s (boot %s): ranks on several nodes are not supported yet",
-				rank, card->host, card->boot, first->host,
-				first->boot);
 	while (*a || *b) {
 		int name;
 

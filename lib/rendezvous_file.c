@@ -622,7 +622,7 @@ static int parse_place(struct meeting *m, const struct kcr_config *config)
 
 	if (strncmp(place, "file:", 5) || place[5] != '/')
 		return kcr_fail(NULL, -EINVAL,
-				"rendezvous is \"%s\", must be file:/directory",
+				"rendezvous is \"%s\", must be file:/directory or tcp:host:port",
 				place);
 	if (snprintf(m->dir, sizeof(m->dir), "%s", place + 5) >=
 	    (int)sizeof(m->dir))
@@ -671,13 +671,13 @@ static int make(const struct kcr_config *config, bool has_module,
 }
 
 /**
- * rendezvous_open() - meet the other ranks and compare cards
+ * rendezvous_file_open() - meet the other ranks and compare cards
  * @config: this rank's configuration; must live until rendezvous_settle()
  * @has_module: it can use the module
  * @out: the rendezvous, to be closed by rendezvous_close()
  */
-int rendezvous_open(const struct kcr_config *config, bool has_module,
-		    struct rendezvous **out)
+int rendezvous_file_open(const struct kcr_config *config, bool has_module,
+			 struct rendezvous **out)
 {
 	struct meeting *m;
 	int err;
@@ -696,41 +696,25 @@ int rendezvous_open(const struct kcr_config *config, bool has_module,
 }
 
 /**
- * rendezvous_refuse() - tell the ranks that wait for this one that it cannot come
- * @config: a configuration that failed config_check()
- * @error: with what; kcr_error(NULL) has the sentence
- *
- * Returns @error, and leaves the sentence in kcr_error(NULL).
+ * rendezvous_file_refuse() - tell the ranks that wait for this one
+ * @config: a sane one, as rendezvous_refuse() makes it
+ * @error: why this rank cannot come
+ * @sentence: the same in words
  */
-int rendezvous_refuse(const struct kcr_config *config, int error)
+void rendezvous_file_refuse(const struct kcr_config *config, int error,
+			    const char *sentence)
 {
-	struct kcr_config sane = *config;
-	char sentence[KCR_ERROR_BYTES], host[65] = "";
 	struct meeting *m;
 
-	if (config->struct_size != sizeof(*config) || !config->rendezvous ||
-	    (config->size == 1 && !config->rank))
-		return error;
-	gethostname(host, sizeof(host) - 1);
-	snprintf(sentence, sizeof(sentence), "rank %d (host %s, pid %d): %s",
-		 config->rank, host, getpid(), kcr_error(NULL));
-	sane.rendezvous_ms = REFUSE_MS;
-	/* Its place may be what is wrong. Only rank 0 leads. */
-	if (config->size < 1 || config->size > KCR_RANKS_MAX)
-		sane.size = 1;
-	sane.link = KCR_LINK_AUTO;
-	sane.algo = KCR_ALGO_AUTO;
-	if (!make(&sane, false, &m)) {
-		if (!(m->rank ? follow(m) : lead(m))) {
-			if (m->rank)
-				strcpy(m->incarnation,
-				       m->peers[0].card.incarnation);
-			kcr_fail(NULL, error, "%s", sentence);
-			file_fail(m, error);
-		}
-		file_close(m);
+	if (make(config, false, &m))
+		return;
+	if (!(m->rank ? follow(m) : lead(m))) {
+		if (m->rank)
+			strcpy(m->incarnation, m->peers[0].card.incarnation);
+		kcr_fail(NULL, error, "%s", sentence);
+		file_fail(m, error);
 	}
-	return kcr_fail(NULL, error, "%s", sentence);
+	file_close(m);
 }
 
 static void unlink_ours(struct meeting *m, bool leader)
@@ -787,8 +771,9 @@ static int file_fail_all(struct rendezvous *rv, int error)
 	return file_fail(meeting_of(rv), error);
 }
 
-static int file_error_all(struct rendezvous *rv)
+static int file_error_all(struct rendezvous *rv, bool waits)
 {
+	(void)waits;
 	return file_error(meeting_of(rv));
 }
 

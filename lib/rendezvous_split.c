@@ -109,9 +109,10 @@ static int split_fail(struct rendezvous *rv, int error)
 	return error;
 }
 
-static int split_error(struct rendezvous *rv)
+static int split_error(struct rendezvous *rv, bool waits)
 {
 	(void)rv;
+	(void)waits;
 	return 0;
 }
 

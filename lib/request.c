@@ -111,7 +111,7 @@ static bool move_queue(struct queue *q)
 	while ((r = q->head)) {
 		rankset_clear(&r->blocked);
 		r->has_moved = false;
-		err = r->is_doomed ? -EAGAIN : r->advance(r);
+		err = r->is_doomed ? -EAGAIN : r->advance(r) ?: link_drain(r);
 		if (err == -EAGAIN) {
 			if (r->has_moved) {
 				r->began_ns = 0;
@@ -140,13 +140,11 @@ bool request_progress(struct kcr_world *w)
 {
 	bool has_moved = move_queue(&w->collectives);
 
-	if (!w->messages)
-		return has_moved;
-	for (int r = 0; r < w->config.size; r++) {
+	for (int r = 0; w->messages && r < w->config.size; r++) {
 		has_moved |= move_queue(&w->sends[r]);
 		has_moved |= move_queue(&w->receives[r]);
 	}
-	return has_moved;
+	return link_push(w->link) || has_moved;
 }
 
 /**
@@ -162,6 +160,7 @@ int request_start(struct kcr_request *r)
 	int err;
 
 	r->link = w->link;
+	r->wires = link_wires(r);
 	if (r->peer < 0)
 		r->header.number = ++w->operation;
 	else

@@ -53,6 +53,7 @@ struct kcr_request {
 	struct message m;
 	struct progress at;
 	int peer;			/* of send and recv, else -1 */
+	unsigned int wires;		/* of the mesh, that it is split across */
 	int *flag;			/* kcr_any()'s result */
 	unsigned char byte;		/* ... and its flag on the way */
 	struct rankset blocked;		/* whom it waits for, by the last look */

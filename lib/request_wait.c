@@ -23,6 +23,7 @@
 #include <sched.h>
 #include "emu.h"
 #include "limits.h"
+#include "link_mesh.h"
 #include "request.h"
 
 static void relax(void)
@@ -72,7 +73,7 @@ static void find_culprits(const struct kcr_request *r, struct rankset *culprits)
 						__ATOMIC_RELAXED);
 
 		if ((!beat || beat + waited / 2 < r->looked_ns) &&
-		    link->status->member[rank] == KCR_MEMBER_JOINED)
+		    link_member(link, rank) == KCR_MEMBER_JOINED)
 			rankset_add(&idle, rank);
 	}
 	*culprits = r->blocked;
@@ -212,7 +213,11 @@ int request_stuck(struct kcr_request *r)
 	if (__atomic_load_n(&r->link->status->cause, __ATOMIC_ACQUIRE) &&
 	    request_progress(r->world))
 		return 1;
+	if (r->link->mesh)
+		mesh_look(r->link->mesh);
 	err = link_check(r);
+	if (!err && r->link->mesh)
+		err = mesh_check(r);
 	/* Another's time was up first; this rank knows as well for whom they wait. */
 	if (err == -ETIMEDOUT && r->began_ns && has_waited_long(r))
 		err = request_late(r, (r->looked_ns - r->began_ns) / 1e9);

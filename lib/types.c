@@ -30,6 +30,7 @@ const char * const kcr_link_names[] = {
 	[KCR_LINK_AUTO] = "auto",
 	[KCR_LINK_MODULE] = "module",
 	[KCR_LINK_SHM] = "shm",
+	[KCR_LINK_MESH] = "mesh",
 	NULL
 };
 
@@ -44,6 +45,13 @@ const char * const kcr_algo_names[] = {
 const char * const kcr_contract_names[] = {
 	[KCR_FIXED_ORDER] = "fixed-order",
 	[KCR_ANY_ORDER] = "any-order",
+	NULL
+};
+
+const char * const kcr_connect_names[] = {
+	[KCR_CONNECT_AUTO] = "auto",
+	[KCR_CONNECT_EAGER] = "eager",
+	[KCR_CONNECT_LAZY] = "lazy",
 	NULL
 };
 

@@ -47,7 +47,7 @@ static int come_together(struct kcr_world *w)
 	err = coll_barrier(w);
 	/* Who could not connect has told why, and then looks dead. */
 	if (err)
-		return rendezvous_error(w->rendezvous) ?:
+		return rendezvous_error(w->rendezvous, true) ?:
 		       kcr_fail(NULL, err, "while the ranks came together: %s",
 				w->error);
 	rendezvous_settle(w->rendezvous);
@@ -127,7 +127,8 @@ KCR_PUBLIC int kcr_world_create(const struct kcr_config *config,
 		kcr_config_init(&from_env);
 		config = &from_env;
 	}
-	err = config_check(config) ?: config_check_place(config);
+	err = config_check(config) ?: config_check_place(config) ?:
+	      config_check_wires(config);
 	if (err)
 		return rendezvous_refuse(config, err);
 	err = world_alloc(config, &w);
@@ -192,7 +193,7 @@ KCR_PUBLIC int kcr_world_destroy(struct kcr_world *w)
 	}
 	progress_thread_stop(w);
 	if (w->link)
-		w->link->carrier->ops->leave(w->link);
+		link_leave(w->link);
 	world_free(w);
 	return 0;
 }
@@ -229,5 +230,5 @@ KCR_PUBLIC int kcr_local_size(const struct kcr_world *w)
 
 KCR_PUBLIC const char *kcr_link_name(const struct kcr_world *w)
 {
-	return w && w->link ? w->link->carrier->ops->name : "self";
+	return w && w->link ? link_name(w->link) : "self";
 }

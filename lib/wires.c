@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/*
+ * Wires: a node's RDMA devices, their addresses, and which belong together.
+ *
+ * Found in sysfs and by getifaddrs(), so that nothing of RDMA need be
+ * installed. What pairs is a function of two lists that both ends have, so
+ * both compute the same; whether the cables are so is proven when the module
+ * connects.
+ */
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <errno.h>
+#include <ifaddrs.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "kcr.h"
+#include "wires.h"
+
+#define DEVICES	"/sys/class/infiniband"
+
+static const unsigned char *bytes_of(const struct wire_end *w, int *bits)
+{
+	if (w->address.any.sa_family == AF_INET6) {
+		*bits = 128;
+		return (const unsigned char *)&w->address.v6.sin6_addr;
+	}
+	*bits = 32;
+	return (const unsigned char *)&w->address.v4.sin_addr;
+}
+
+static int compare_bits(const unsigned char *a, const unsigned char *b, int bits)
+{
+	int whole = bits / 8, rest = bits % 8;
+	int differ = memcmp(a, b, whole);
+	int mask = rest ? 0xff00 >> rest & 0xff : 0;
+
+	if (differ || !rest)
+		return differ;
+	return (a[whole] & mask) - (b[whole] & mask);
+}
+
+/* By family, then network; 0: the two are in one network. */
+static int compare_networks(const struct wire_end *a, const struct wire_end *b)
+{
+	int bits_a, bits_b, differ;
+	const unsigned char *x = bytes_of(a, &bits_a), *y = bytes_of(b, &bits_b);
+
+	if (bits_a != bits_b)
+		return bits_a - bits_b;
+	differ = compare_bits(x, y, a->prefix < b->prefix ? a->prefix : b->prefix);
+	return differ ? differ : a->prefix - b->prefix;
+}
+
+static int by_network(const void *a, const void *b)
+{
+	const struct wire_end *x = a, *y = b;
+	int differ = compare_networks(x, y), bits, same;
+	const unsigned char *a_bytes = bytes_of(x, &bits);
+	const unsigned char *b_bytes = bytes_of(y, &same);
+
+	if (!differ)
+		differ = memcmp(a_bytes, b_bytes, bits / 8);
+	return differ ? differ : strcmp(x->device, y->device);
+}
+
+static int prefix_of(const struct sockaddr *mask)
+{
+	struct wire_end w = { .prefix = 0 };
+	const unsigned char *byte;
+	int bits, n = 0;
+
+	if (!mask)
+		return 0;
+	memcpy(&w.address, mask, mask->sa_family == AF_INET6 ?
+	       sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in));
+	byte = bytes_of(&w, &bits);
+	for (int i = 0; i < bits; i++)
+		n += byte[i / 8] >> (7 - i % 8) & 1;
+	return n;
+}
+
+/*
+ * Which of an interface's addresses to take: IPv4, else IPv6. A link-local one
+ * means something with the name of an interface only, and that differs by node.
+ */
+static int preference(const struct sockaddr *address)
+{
+	const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)address;
+
+	if (!address)
+		return 0;
+	if (address->sa_family == AF_INET)
+		return 2;
+	return address->sa_family == AF_INET6 &&
+	       !IN6_IS_ADDR_LINKLOCAL(&v6->sin6_addr);
+}
+
+static bool find_address(const struct ifaddrs *all, const char *interface,
+			 struct wire_end *wire)
+{
+	int best = 0;
+
+	for (const struct ifaddrs *i = all; i; i = i->ifa_next) {
+		int rank = preference(i->ifa_addr);
+
+		if (rank <= best || strcmp(i->ifa_name, interface))
+			continue;
+		best = rank;
+		memset(&wire->address, 0, sizeof(wire->address));
+		memcpy(&wire->address, i->ifa_addr, rank == 2 ?
+		       sizeof(wire->address.v4) : sizeof(wire->address.v6));
+		wire->prefix = prefix_of(i->ifa_netmask);
+	}
+	return best;
+}
+
+/* The network interface of a device's first port. */
+static bool read_interface(const char *device, char *name, size_t size)
+{
+	char path[512];
+	FILE *f;
+	bool found;
+
+	snprintf(path, sizeof(path), DEVICES "/%s/ports/1/gid_attrs/ndevs/0",
+		 device);
+	f = fopen(path, "re");
+	if (!f)
+		return false;
+	found = fgets(name, size, f);
+	fclose(f);
+	name[strcspn(name, "\n")] = 0;
+	return found && name[0];
+}
+
+/* All devices with an address, sorted by network. */
+static int list_all(struct wire_list *list)
+{
+	struct dirent *entry;
+	struct ifaddrs *all;
+	char interface[64];
+	DIR *dir;
+
+	list->count = 0;
+	dir = opendir(DEVICES);
+	if (!dir)
+		return 0;
+	if (getifaddrs(&all)) {
+		closedir(dir);
+		return kcr_fail(NULL, -errno, "getifaddrs: %s", strerror(errno));
+	}
+	while (list->count < WIRES_LISTED && (entry = readdir(dir))) {
+		struct wire_end *wire = &list->wires[list->count];
+
+		memset(wire, 0, sizeof(*wire));
+		if (entry->d_name[0] == '.' ||
+		    strlen(entry->d_name) >= sizeof(wire->device))
+			continue;
+		strcpy(wire->device, entry->d_name);
+		if (read_interface(wire->device, interface, sizeof(interface)) &&
+		    find_address(all, interface, wire))
+			list->count++;
+	}
+	freeifaddrs(all);
+	closedir(dir);
+	qsort(list->wires, list->count, sizeof(list->wires[0]), by_network);
+	return 0;
+}
+
+static char *address_text(const struct wire_end *wire, char text[INET6_ADDRSTRLEN])
+{
+	int bits;
+	const unsigned char *bytes = bytes_of(wire, &bits);
+
+	inet_ntop(wire->address.any.sa_family, bytes, text, INET6_ADDRSTRLEN);
+	return text;
+}
+
+/* A wire as a card has it: "device address/prefix". */
+char *wire_end_text(const struct wire_end *wire, char text[WIRE_TEXT_BYTES])
+{
+	char address[INET6_ADDRSTRLEN];
+
+	snprintf(text, WIRE_TEXT_BYTES, "%s %s/%d", wire->device,
+		 address_text(wire, address), wire->prefix);
+	return text;
+}
+
+/* The other way. Returns 0, or -EBADMSG. */
+int wire_end_parse(const char *text, struct wire_end *wire)
+{
+	char address[INET6_ADDRSTRLEN];
+	int most = 32;
+
+	memset(wire, 0, sizeof(*wire));
+	if (sscanf(text, "%63s %45[0-9a-fA-F.:]/%d", wire->device, address,
+		   &wire->prefix) != 3)
+		return -EBADMSG;
+	if (inet_pton(AF_INET, address, &wire->address.v4.sin_addr) == 1) {
+		wire->address.any.sa_family = AF_INET;
+	} else if (inet_pton(AF_INET6, address,
+			     &wire->address.v6.sin6_addr) == 1) {
+		wire->address.any.sa_family = AF_INET6;
+		most = 128;
+	} else {
+		return -EBADMSG;
+	}
+	return wire->prefix < 0 || wire->prefix > most ? -EBADMSG : 0;
+}
+
+/* All of a list in words: "rxe0 10.0.0.1/24, rxe1 10.1.0.1/24". */
+char *wires_text(const struct wire_list *list, char *text, size_t size)
+{
+	char one[WIRE_TEXT_BYTES];
+	size_t at = 0;
+
+	snprintf(text, size, "none");
+	for (int i = 0; i < list->count && at < size; i++)
+		at += snprintf(text + at, size - at, "%s%s", i ? ", " : "",
+			       wire_end_text(&list->wires[i], one));
+	return text;
+}
+
+static const struct wire_end *find_named(const struct wire_list *all,
+					 const char *name)
+{
+	char address[INET6_ADDRSTRLEN];
+
+	for (int i = 0; i < all->count; i++)
+		if (!strcmp(all->wires[i].device, name) ||
+		    !strcmp(address_text(&all->wires[i], address), name))
+			return &all->wires[i];
+	return NULL;
+}
+
+static bool is_listed(const struct wire_list *list, const struct wire_end *wire)
+{
+	for (int i = 0; i < list->count; i++)
+		if (!strcmp(list->wires[i].device, wire->device))
+			return true;
+	return false;
+}
+
+static int take_named(const struct wire_list *all, const char *name,
+		      struct wire_list *list)
+{
+	const struct wire_end *wire = find_named(all, name);
+	char there[KCR_ERROR_BYTES / 2];
+
+	if (!wire)
+		return kcr_fail(NULL, -ENODEV,
+				"wires has \"%s\", which is no RDMA device with an address here: there are %s",
+				name, wires_text(all, there, sizeof(there)));
+	if (is_listed(list, wire))
+		return kcr_fail(NULL, -EINVAL, "wires has \"%s\" twice", name);
+	list->wires[list->count++] = *wire;
+	return 0;
+}
+
+/**
+ * wires_find() - this node's ends of wires
+ * @wanted: NULL for all, sorted by network; or names of devices or addresses,
+ *	separated by commas, which are taken in that order
+ * @list: filled in
+ *
+ * Returns 0, -ENODEV for a name that is not there, or -EINVAL.
+ */
+int wires_find(const char *wanted, struct wire_list *list)
+{
+	struct wire_list all;
+	char *copy, *name, *rest = NULL;
+	int err = list_all(&all);
+
+	*list = all;
+	if (err || !wanted)
+		return err;
+	list->count = 0;
+	copy = strdup(wanted);
+	if (!copy)
+		return kcr_fail(NULL, -ENOMEM, "no memory for a list of wires");
+	for (name = strtok_r(copy, ", ", &rest); name && !err;
+	     name = strtok_r(NULL, ", ", &rest))
+		err = take_named(&all, name, list);
+	free(copy);
+	return err;
+}
+
+/* The first of @list in @wire's network that is not taken, or -1. */
+static int find_partner(const struct wire_list *list, const bool taken[],
+			const struct wire_end *wire)
+{
+	for (int i = 0; i < list->count; i++)
+		if (!taken[i] && !compare_networks(wire, &list->wires[i]))
+			return i;
+	return -1;
+}
+
+/**
+ * wires_pair() - which wires two ranks have
+ * @a: the lower rank's list
+ * @b: the higher one's
+ * @same_node: both are of one node: each device is connected to itself
+ * @pairs: filled in
+ *
+ * In the lower rank's order, each with the first of the same network; by index
+ * if the two share no network. Returns how many there are.
+ */
+int wires_pair(const struct wire_list *a, const struct wire_list *b,
+	       bool same_node, struct wire_pair pairs[WIRES_LISTED])
+{
+	bool taken[WIRES_LISTED] = { false };
+	int n = 0;
+
+	for (int i = 0; i < a->count && !same_node; i++) {
+		int j = find_partner(b, taken, &a->wires[i]);
+
+		if (j < 0)
+			continue;
+		taken[j] = true;
+		pairs[n++] = (struct wire_pair){ &a->wires[i], &b->wires[j] };
+	}
+	for (int i = 0; !n && i < a->count && i < b->count; i++)
+		pairs[i] = (struct wire_pair){ &a->wires[i], &b->wires[i] };
+	if (!n)
+		n = a->count < b->count ? a->count : b->count;
+	return n;
+}
