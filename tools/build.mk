@@ -6,8 +6,8 @@
 TOOL_PROGRAMS	:= kcr-run kcr-info kcr-perf
 TOOLS		+= $(TOOL_PROGRAMS:%=$(B)/bin/%)
 
-kcr-run_SRC	:= tools/kcr-run.c tools/run-keeper.c tools/run-output.c \
-		   tools/run-typed.c
+kcr-run_SRC	:= tools/kcr-run.c tools/run-keeper.c tools/run-options.c \
+		   tools/run-output.c tools/run-place.c tools/run-typed.c
 kcr-info_SRC	:= tools/kcr-info.c
 kcr-info_LIBS	:= -ljansson
 kcr-perf_SRC	:= tools/kcr-perf.c tools/perf-collectives.c tools/perf-data.c \

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * kcr-run: start the ranks of a job on this node
+ * kcr-run: start the ranks of a job that are on this node
  *
  * Each rank is the leader of a process group of its own, so that what a rank
  * has started can be signalled and killed with it. A terminal's Ctrl-C then
@@ -21,7 +21,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <getopt.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -41,10 +40,11 @@
 
 #include "../lib/rankset.h"
 #include "run-keeper.h"
+#include "run-options.h"
 #include "run-output.h"
+#include "run-place.h"
 #include "run-typed.h"
 
-#define SECOND_NS	1000000000ULL
 /* A rank that does not act on SIGTERM is killed so long after. */
 #define TERM_NS		(2 * SECOND_NS)
 /* A rank in an uninterruptible sleep may outlive SIGKILL; say so then. */
@@ -57,7 +57,6 @@
 /* How often a background job looks whether it owns the terminal now. */
 #define TERMINAL_MS	500
 
-#define EXIT_USAGE	2
 #define EXIT_TIMEOUT	124
 #define EXIT_CANNOT	126
 #define EXIT_UNKNOWN	127
@@ -73,12 +72,9 @@ struct rank {
 };
 
 struct job {
-	int ranks;
+	struct options options;
+	struct place *place;	/* in the options */
 	int running;
-	bool tag;
-	uint64_t grace_ns;
-	uint64_t timeout_ns;
-	char **command;
 
 	struct rank rank[KCR_RANKS_MAX];
 	struct sink out_sink;
@@ -98,38 +94,15 @@ struct job {
 	enum stage stage;
 	uint64_t stage_ends;	/* 0: never */
 	uint64_t job_ends;	/* 0: never */
-	int first;		/* the rank that failed first, or -1 */
+	int first;		/* the rank here that failed first, or -1 */
 	uint64_t settled;	/* when @first is said; 0: has been, or none */
-	struct rankset failed;	/* ranks that failed by themselves */
+	struct rankset failed;	/* ranks of the job that failed by themselves */
 	int exit_code;
 };
 
 static const int passed_signals[] = {
 	SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT,
 };
-
-static const char usage_text[] =
-"Usage: kcr-run -n RANKS [OPTION]... PROGRAM [ARGUMENT]...\n"
-"Start the ranks of a job on this node and put tags before their lines.\n"
-"\n"
-"  -n, --ranks RANKS      how many, 1 to 256\n"
-"  -t, --time             tags tell the seconds since the start, too\n"
-"      --no-tag           ranks write to our output themselves, without tags\n"
-"      --grace SECONDS    after a failure, what the other ranks get to end\n"
-"                         by themselves before they are sent SIGTERM, and\n"
-"                         SIGKILL two seconds later (default 5)\n"
-"      --timeout SECONDS  the most the job may take; the exit status is then 124\n"
-"  -h, --help             this text\n"
-"      --version          the version\n"
-"\n"
-"Ranks find KCR_RANK, KCR_SIZE, KCR_LOCAL_RANK, KCR_LOCAL_SIZE, KCR_RENDEZVOUS\n"
-"and KCR_JOB in their environment. Rank 0 gets the standard input.\n"
-"SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP and SIGCONT are\n"
-"passed on; a second SIGINT or SIGTERM kills at once.\n"
-"\n"
-"The exit status is that of the first rank that failed, 128 and the signal's\n"
-"number if a signal killed it; 126 or 127 if PROGRAM cannot be run or found;\n"
-"else 0.\n";
 
 static void say(struct job *job, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
@@ -178,9 +151,9 @@ static const char *name_running(const struct job *job)
 	struct rankset set = { 0 };
 	int i;
 
-	for (i = 0; i < job->ranks; i++)
+	for (i = 0; i < job->place->ranks; i++)
 		if (job->rank[i].running)
-			rankset_add(&set, i);
+			rankset_add(&set, place_rank(job->place, i));
 	return name_ranks(&set);
 }
 
@@ -188,33 +161,12 @@ static void signal_ranks(struct job *job, int sig)
 {
 	int i;
 
-	for (i = 0; i < job->ranks; i++)
+	for (i = 0; i < job->place->ranks; i++)
 		if (job->rank[i].running)
 			kill(-job->rank[i].pid, sig);
 }
 
 /* Starting ranks */
-
-static void set_number(const char *name, int value)
-{
-	char text[16];
-
-	snprintf(text, sizeof(text), "%d", value);
-	setenv(name, text, 1);
-}
-
-static void set_environment(const struct job *job, int number)
-{
-	char rendezvous[sizeof(job->keeper.kept->directory) + 8];
-
-	set_number("KCR_RANK", number);
-	set_number("KCR_SIZE", job->ranks);
-	set_number("KCR_LOCAL_RANK", number);
-	set_number("KCR_LOCAL_SIZE", job->ranks);
-	snprintf(rendezvous, sizeof(rendezvous), "file:%s", job->keeper.kept->directory);
-	setenv("KCR_RENDEZVOUS", rendezvous, 1);
-	setenv("KCR_JOB", job->nonce, 1);
-}
 
 static void become_rank(struct job *job, int number, const int fds[3],
 			pid_t parent)
@@ -229,10 +181,10 @@ static void become_rank(struct job *job, int number, const int fds[3],
 	for (i = 0; i < 3; i++)
 		if (fds[i] >= 0)
 			dup2(fds[i], i);
-	set_environment(job, number);
+	place_set_environment(job->place, number, job->nonce);
 	signal(SIGPIPE, SIG_DFL);
 	sigprocmask(SIG_SETMASK, &job->old_mask, NULL);
-	execvp(job->command[0], job->command);
+	execvp(job->options.command[0], job->options.command);
 }
 
 static void close_all(const int *fds, int n)
@@ -252,7 +204,7 @@ static bool open_streams(struct job *job, int number, int theirs[3],
 		theirs[i] = -1;
 	for (i = 0; i < 3; i++)
 		ours[i] = -1;
-	if (number) {
+	if (place_rank(job->place, number)) {
 		theirs[0] = open("/dev/null", O_RDONLY | O_CLOEXEC);
 		if (theirs[0] < 0)
 			return false;
@@ -262,7 +214,7 @@ static bool open_streams(struct job *job, int number, int theirs[3],
 		theirs[0] = ends[0];
 		ours[0] = ends[1];
 	}
-	for (i = 1; job->tag && i < 3; i++) {
+	for (i = 1; job->options.tag && i < 3; i++) {
 		if (pipe2(ends, O_CLOEXEC))
 			return false;
 		ours[i] = ends[0];
@@ -303,7 +255,7 @@ static int fork_rank(struct job *job, int number, const int theirs[3],
 static int start_rank(struct job *job, int number)
 {
 	struct rank *rank = &job->rank[number];
-	int theirs[3], ours[3], error;
+	int theirs[3], ours[3], error, tag = place_rank(job->place, number);
 
 	if (!open_streams(job, number, theirs, ours)) {
 		error = errno;
@@ -320,11 +272,11 @@ static int start_rank(struct job *job, int number)
 	}
 	rank->running = true;
 	job->running++;
-	if (!number)
+	if (ours[0] >= 0)
 		job->typed.to = ours[0];
-	if (job->tag) {
-		stream_init(&rank->out, ours[1], number, &job->out_sink);
-		stream_init(&rank->err, ours[2], number, job->err);
+	if (job->options.tag) {
+		stream_init(&rank->out, ours[1], tag, &job->out_sink);
+		stream_init(&rank->err, ours[2], tag, job->err);
 	}
 	return 0;
 }
@@ -333,15 +285,15 @@ static bool start_ranks(struct job *job)
 {
 	int i, error;
 
-	for (i = 0; i < job->ranks; i++) {
+	for (i = 0; i < job->place->ranks; i++) {
 		job->rank[i].out.fd = -1;
 		job->rank[i].err.fd = -1;
 	}
-	for (i = 0; i < job->ranks; i++) {
+	for (i = 0; i < job->place->ranks; i++) {
 		error = start_rank(job, i);
 		if (!error)
 			continue;
-		say(job, "cannot run '%s'%s: %s", job->command[0],
+		say(job, "cannot run '%s'%s: %s", job->options.command[0],
 		    job->running ? " on all ranks" : "", strerror(error));
 		job->exit_code = error == ENOENT ? EXIT_UNKNOWN : EXIT_CANNOT;
 		job->stage = KILLED;
@@ -362,18 +314,18 @@ static bool has_failed(int status)
 static void say_first(struct job *job)
 {
 	struct rank *rank = &job->rank[job->first];
-	int status = rank->status;
+	int number = place_rank(job->place, job->first), status = rank->status;
 
 	job->settled = 0;
 	if (WIFSIGNALED(status)) {
 		say(job, "rank %d (pid %d) was killed by signal %d (%s)%s",
-		    job->first, rank->pid, WTERMSIG(status),
+		    number, rank->pid, WTERMSIG(status),
 		    strsignal(WTERMSIG(status)),
 		    WCOREDUMP(status) ? ", core dumped" : "");
 		job->exit_code = 128 + WTERMSIG(status);
 	} else {
 		say(job, "rank %d (pid %d) exited with status %d",
-		    job->first, rank->pid, WEXITSTATUS(status));
+		    number, rank->pid, WEXITSTATUS(status));
 		job->exit_code = WEXITSTATUS(status);
 	}
 }
@@ -383,7 +335,7 @@ static void begin_grace(struct job *job)
 	if (job->stage != RUNNING)
 		return;
 	job->stage = GRACE;
-	job->stage_ends = now_ns() + job->grace_ns;
+	job->stage_ends = now_ns() + job->options.grace_ns;
 }
 
 static void note_failure(struct job *job, int number)
@@ -392,7 +344,7 @@ static void note_failure(struct job *job, int number)
 
 	if (job->stage >= TERMED)
 		return;		/* our own doing */
-	rankset_add(&job->failed, number);
+	rankset_add(&job->failed, place_rank(job->place, number));
 	if (job->first < 0) {
 		job->first = number;
 		job->settled = now_ns() + SETTLE_NS;
@@ -426,7 +378,7 @@ static void reap(struct job *job)
 	int i;
 	siginfo_t info;
 
-	for (i = 0; i < job->ranks; i++) {
+	for (i = 0; i < job->place->ranks; i++) {
 		if (!job->rank[i].running)
 			continue;
 		info.si_pid = 0;
@@ -459,7 +411,7 @@ static void next_stage(struct job *job)
 
 	if (job->stage == GRACE) {
 		snprintf(why, sizeof(why), "still there after %g s of grace",
-			 (double)job->grace_ns / 1e9);
+			 (double)job->options.grace_ns / 1e9);
 		send_term(job, why);
 	} else if (job->stage == TERMED) {
 		send_kill(job, "still there after SIGTERM");
@@ -483,7 +435,7 @@ static void look_at_clock(struct job *job)
 		job->job_ends = 0;
 		if (job->stage < TERMED) {
 			snprintf(why, sizeof(why), "the job's %g s are up",
-				 (double)job->timeout_ns / 1e9);
+				 (double)job->options.timeout_ns / 1e9);
 			send_term(job, why);
 			if (!job->exit_code)
 				job->exit_code = EXIT_TIMEOUT;
@@ -605,7 +557,7 @@ static void collect(struct job *job, struct polled *polled)
 	};
 	polled->fds[AT_TYPED] = typed_poll(&job->typed);
 	polled->n = AT_STREAMS;
-	for (i = 0; i < job->ranks; i++) {
+	for (i = 0; i < job->place->ranks; i++) {
 		add_stream(polled, &job->rank[i].out);
 		add_stream(polled, &job->rank[i].err);
 	}
@@ -621,7 +573,7 @@ static void serve(struct job *job, const struct polled *polled)
 	if (fds[AT_ERR].revents)
 		sink_write(&job->err_sink);
 	typed_serve(&job->typed, &fds[AT_TYPED]);
-	for (i = 0; i < job->ranks; i++) {
+	for (i = 0; i < job->place->ranks; i++) {
 		if (fds[AT_STREAMS + 2 * i].revents)
 			stream_read(&job->rank[i].out);
 		if (fds[AT_STREAMS + 2 * i + 1].revents)
@@ -651,7 +603,7 @@ static void close_streams(struct job *job)
 {
 	int i;
 
-	for (i = 0; i < job->ranks; i++) {
+	for (i = 0; i < job->place->ranks; i++) {
 		stream_close(&job->rank[i].out);
 		stream_close(&job->rank[i].err);
 	}
@@ -662,7 +614,7 @@ static void say_the_rest(struct job *job)
 	struct rankset rest = job->failed;
 
 	if (job->first >= 0)
-		rankset_remove(&rest, job->first);
+		rankset_remove(&rest, place_rank(job->place, job->first));
 	if (!rankset_is_empty(&rest))
 		say(job, "%s failed after that", name_ranks(&rest));
 }
@@ -719,6 +671,18 @@ static void __attribute__((noreturn)) fail(const char *what)
 	exit(1);
 }
 
+/* Ours alone: the keeper removes it. */
+static void make_rendezvous(struct job *job)
+{
+	static char rendezvous[sizeof(job->keeper.kept->directory) + 8];
+
+	if (!keeper_make_directory(&job->keeper))
+		fail("cannot make a directory for the rendezvous");
+	snprintf(rendezvous, sizeof(rendezvous), "file:%s",
+		 job->keeper.kept->directory);
+	job->place->rendezvous = rendezvous;
+}
+
 static void set_up(struct job *job)
 {
 	open_sinks(job);
@@ -728,96 +692,8 @@ static void set_up(struct job *job)
 		fail("signalfd");
 	if (!keeper_start(&job->keeper))
 		fail("cannot start the keeper");
-	if (!keeper_make_directory(&job->keeper))
-		fail("cannot make a directory for the rendezvous");
-}
-
-static void __attribute__((noreturn)) bad_usage(const char *what,
-						const char *value)
-{
-	if (value)
-		fprintf(stderr, "kcr-run: %s: '%s'\n", what, value);
-	else
-		fprintf(stderr, "kcr-run: %s\n", what);
-	fputs("Try 'kcr-run --help'.\n", stderr);
-	exit(EXIT_USAGE);
-}
-
-static uint64_t parse_seconds(const char *name, const char *text)
-{
-	char *end;
-	double value = strtod(text, &end);
-
-	if (end == text || *end || !(value >= 0 && value <= 1e9))
-		bad_usage(name, text);
-	return (uint64_t)(value * 1e9);
-}
-
-static int parse_ranks(const char *text)
-{
-	char *end;
-	long value = strtol(text, &end, 10);
-
-	if (end == text || *end || value < 1 || value > KCR_RANKS_MAX)
-		bad_usage("-n must be 1 to 256 ranks, not", text);
-	return (int)value;
-}
-
-enum { OPTION_NO_TAG = 256, OPTION_GRACE, OPTION_TIMEOUT, OPTION_VERSION };
-
-static const struct option options[] = {
-	{ "ranks", required_argument, NULL, 'n' },
-	{ "time", no_argument, NULL, 't' },
-	{ "no-tag", no_argument, NULL, OPTION_NO_TAG },
-	{ "grace", required_argument, NULL, OPTION_GRACE },
-	{ "timeout", required_argument, NULL, OPTION_TIMEOUT },
-	{ "help", no_argument, NULL, 'h' },
-	{ "version", no_argument, NULL, OPTION_VERSION },
-	{ NULL, 0, NULL, 0 },
-};
-
-static void take_option(struct job *job, int option)
-{
-	switch (option) {
-	case 'n':
-		job->ranks = parse_ranks(optarg);
-		break;
-	case 't':
-		stream_tag_time(now_ns());
-		break;
-	case OPTION_NO_TAG:
-		job->tag = false;
-		break;
-	case OPTION_GRACE:
-		job->grace_ns = parse_seconds("--grace needs seconds, not", optarg);
-		break;
-	case OPTION_TIMEOUT:
-		job->timeout_ns = parse_seconds("--timeout needs seconds, not", optarg);
-		if (!job->timeout_ns)
-			bad_usage("--timeout must be more than 0 seconds", NULL);
-		break;
-	case 'h':
-		fputs(usage_text, stdout);
-		exit(0);
-	case OPTION_VERSION:
-		puts("kcr-run " KCR_VERSION);
-		exit(0);
-	default:
-		bad_usage("unknown option, or one without its value", NULL);
-	}
-}
-
-static void parse(struct job *job, int argc, char **argv)
-{
-	int option;
-
-	while ((option = getopt_long(argc, argv, "+n:th", options, NULL)) != -1)
-		take_option(job, option);
-	if (!job->ranks)
-		bad_usage("how many ranks? -n is missing", NULL);
-	if (!argv[optind])
-		bad_usage("no program to run", NULL);
-	job->command = argv + optind;
+	if (!job->place->rendezvous)
+		make_rendezvous(job);
 }
 
 /* Pipes must not land on 0 to 2 because the caller closed one of them. */
@@ -835,17 +711,16 @@ static void fill_standard_fds(void)
 int main(int argc, char **argv)
 {
 	static struct job job = {
-		.tag = true,
-		.grace_ns = 5 * SECOND_NS,
+		.place = &job.options.place,
 		.first = -1,
 		.typed.to = -1,
 	};
 
 	fill_standard_fds();
-	parse(&job, argc, argv);
+	options_parse(&job.options, argc, argv);
 	set_up(&job);
-	if (start_ranks(&job) && job.timeout_ns)
-		job.job_ends = now_ns() + job.timeout_ns;
+	if (start_ranks(&job) && job.options.timeout_ns)
+		job.job_ends = now_ns() + job.options.timeout_ns;
 	run(&job);
 	close_streams(&job);
 	say_the_rest(&job);

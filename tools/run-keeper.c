@@ -100,7 +100,8 @@ bool keeper_make_directory(struct keeper *keeper)
 
 void keeper_stop(struct keeper *keeper)
 {
-	remove_directory(keeper->kept->directory);
+	if (keeper->kept->directory[0])
+		remove_directory(keeper->kept->directory);
 	close(keeper->pipe);
 	waitpid(keeper->pid, NULL, 0);
 }

@@ -11,6 +11,7 @@ tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 cd "$tmp" || exit 1
 export XDG_RUNTIME_DIR=$tmp/runtime
+unset KCR_NODE KCR_NODES KCR_NODE_ADDRS KCR_RENDEZVOUS KCR_JOB MASTER_ADDR MASTER_PORT
 mkdir "$XDG_RUNTIME_DIR"
 count=0
 failed=0
@@ -171,7 +172,7 @@ check "--timeout"
 go -n 64 --grace 1 sh -c '[ $KCR_RANK = 63 ] && exit 9; exec sleep 30115'
 [ $status -eq 9 ] && gone 30115
 check "64 ranks, the last one fails"
-go -n 100 sh -c '[ $KCR_RANK = 70 ] && { : >dying; exit 9; }; [ $KCR_RANK = 6 ] || [ $KCR_RANK -gt 90 ] || exit 0; until [ -e dying ]; do sleep 0.1; done; exit 1'
+go -n 100 sh -c '[ $KCR_RANK = 70 ] && { : >dying; exit 9; }; [ $KCR_RANK = 6 ] || [ $KCR_RANK -gt 90 ] || exit 0; until [ -e dying ]; do sleep 0.1; done; sleep 0.5; exit 1'
 [ $status -eq 9 ] && says err 'rank 70 .* status 9' && says err 'ranks 6, 91-99 failed after that'
 check "who failed of 100 ranks"
 good=0
@@ -182,6 +183,81 @@ for _ in $(seq 20); do
 done
 [ $good -eq 20 ]
 check "a death by signal goes before the exits that follow from it"
+
+# Several nodes: what a rank is told, and what is refused
+told='echo "$KCR_RANK $KCR_SIZE $KCR_LOCAL_RANK $KCR_LOCAL_SIZE $KCR_RENDEZVOUS ${KCR_JOB-none}"'
+# tells LINES, joined by |
+tells() {
+	[ $status -eq 0 ] && [ "$(sort out | tr '\n' '|')" = "$1" ]
+}
+# refused PATTERN
+refused() {
+	[ $status -eq 2 ] && says err "$1" && [ ! -s out ]
+}
+for node in 0 1; do
+	"$run" -n 2 --nnodes 2 --node-rank $node --rdzv tcp:here:1 sh -c "$told" >out$node 2>&1 </dev/null &
+	pids[node]=$!
+done
+wait "${pids[0]}" && wait "${pids[1]}"
+status=$?
+cat out0 out1 >out
+tells '[0] 0 4 0 2 tcp:here:1 none|[1] 1 4 1 2 tcp:here:1 none|[2] 2 4 0 2 tcp:here:1 none|[3] 3 4 1 2 tcp:here:1 none|'
+check "two nodes' ranks: the first node's come first"
+export KCR_NODES=3 KCR_NODE=2 KCR_NODE_ADDRS='10.0.0.1 10.0.0.2 10.0.0.3'
+go -n 1 sh -c "$told"
+tells '[2] 2 3 0 1 tcp:10.0.0.1:29511 none|'
+check "a node finds its place in the environment"
+KCR_JOB=j MASTER_ADDR=::1 MASTER_PORT=77 go -n 1 sh -c "$told"
+tells '[2] 2 3 0 1 tcp:[::1]:77 j|'
+check "MASTER_ADDR and MASTER_PORT go before, the job's name stays"
+MASTER_ADDR=m MASTER_PORT=77 KCR_RENDEZVOUS=file:/x go -n 1 sh -c "$told"
+tells '[2] 2 3 0 1 file:/x none|'
+check "KCR_RENDEZVOUS goes before those"
+KCR_RENDEZVOUS=file:/x go --node-rank 0 --rdzv file:/y -n 1 sh -c "$told"
+tells '[0] 0 3 0 1 file:/y none|'
+check "and options before all"
+go --nnodes 1 -n 2 sh -c "$told"
+[ $status -eq 0 ] && [ "$(sort out | grep -Ec '^\[[01]\] ([01]) 2 \1 2 file:/.* [0-9a-f]{32}$')" -eq 2 ]
+check "--nnodes 1 is a job of its own"
+KCR_NODES=three go -n 1 true
+refused "KCR_NODES must be 1 to 256, not 'three'"
+check "KCR_NODES=three is refused"
+KCR_NODE=3 go -n 1 true
+refused "KCR_NODE must be 0 to 2, not '3'"
+check "KCR_NODE=3 of 3 is refused"
+unset KCR_NODES KCR_NODE KCR_NODE_ADDRS
+go --rdzv file:/y -n 1 sh -c "$told"
+says out '^\[0\] 0 1 0 1 file:/y [0-9a-f]{32}$' && no_directory_left
+check "one node may be told where to meet"
+for n in 0 257 two ''; do
+	go --nnodes "$n" --rdzv x -n 1 true
+	refused '--nnodes must be 1 to 256'
+	check "--nnodes '$n' is refused"
+done
+go --nnodes 2 --node-rank 2 --rdzv x -n 1 true
+refused "--node-rank must be 0 to 1 with 2 nodes, not '2'"
+check "a node that is not there is refused"
+go --node-rank 1 -n 1 true
+refused "--node-rank must be 0 to 0 with 1 node"
+check "a second node of one is refused"
+go --nnodes 2 --rdzv x -n 129 true
+refused '258 ranks'
+check "too many ranks on all nodes together are refused"
+MASTER_ADDR=m go --nnodes 2 -n 1 true
+refused '--rdzv is missing'
+check "several nodes need a place to meet"
+go --nnodes 2 --rdzv '' -n 1 true
+refused '--rdzv needs a place'
+check "an empty place is refused"
+go --nnodes 2 --node-rank 1 --rdzv x -n 3 sh -c '[ $KCR_RANK = 4 ] && exit 7; exit 0'
+[ $status -eq 7 ] && says err 'rank 4 \(pid [0-9]+\) exited with status 7'
+check "a rank that failed is named as in the job"
+go --nnodes 2 --node-rank 1 --rdzv x --grace 0.3 -n 3 sh -c '[ $KCR_RANK = 4 ] && exit 7; exec sleep 30116'
+[ $status -eq 7 ] && says err 'ranks 3, 5: still there' && gone 30116
+check "so are those that still run, and only they are ended"
+echo typed | "$run" --nnodes 2 --node-rank 1 --rdzv x -n 2 sh -c 'cat; echo end' >out 2>err
+[ "$(sort out | tr '\n' '|')" = '[2] end|[3] end|' ]
+check "stdin is rank 0's, who is elsewhere"
 
 # Signals to kcr-run
 signalled() {
