@@ -52,6 +52,7 @@ static const struct {
 } features[] = {
 	{ KCR_FEATURE_URING, "uring" },
 	{ KCR_FEATURE_URING_CANCEL, "uring-cancel" },
+	{ KCR_FEATURE_MESH, "mesh" },
 };
 
 #define COUNT(array) (sizeof(array) / sizeof(*(array)))
