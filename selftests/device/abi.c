@@ -35,6 +35,7 @@ static const struct call {
 	unsigned long request;
 	__u32 size;
 	__u32 reserved;		/* where the reserved field is, or 0 */
+	__u32 flags;		/* that it knows */
 	int right;		/* the answer to a proper call */
 	int again;		/* and when it is made a second time */
 	bool member;		/* needs a membership */
@@ -45,7 +46,7 @@ static const struct call {
 	[JOIN] = { "JOIN", KCR_IOCTL_JOIN, sizeof(struct kcr_join), 0,
 		   .again = -EISCONN },
 	[ATTACH] = { "WINDOW", KCR_IOCTL_WINDOW, sizeof(struct kcr_window), 0,
-		     .again = -EEXIST, .member = true },
+		     .flags = KCR_WINDOW_PRIVATE, .again = -EEXIST, .member = true },
 	[DETACH] = { "WINDOW_DETACH", KCR_IOCTL_WINDOW_DETACH,
 		     sizeof(struct kcr_window_detach),
 		     offsetof(struct kcr_window_detach, reserved),
@@ -275,7 +276,8 @@ static void flags_and_reserved(struct __test_metadata *_metadata, struct io_urin
 	__u32 at;
 
 	for (at = 4; at < 8; at++) {
-		change(_metadata, ring, c, c->size, at, 1, -EOPNOTSUPP);
+		change(_metadata, ring, c, c->size, at, at == 4 ? 1 + c->flags : 1,
+		       -EOPNOTSUPP);
 		change(_metadata, ring, c, c->size, at, 0x80, -EOPNOTSUPP);
 	}
 	if (!c->reserved)
@@ -398,7 +400,7 @@ TEST_F(abi, unknown_ioctl)
 	ASSERT_LE(0, fd);
 	for (i = 0; i < 2; i++) {
 		for (nr = 0; nr < 256; nr++) {
-			if (nr <= 0x04 || (nr >= KCR_CMD_WAIT && nr <= KCR_CMD_FAIL))
+			if (nr <= 0x05 || (nr >= KCR_CMD_WAIT && nr <= KCR_CMD_RELEASE))
 				continue;
 			EXPECT_EQ(-ENOTTY, dev_ioctl(fd, _IO(KCR_IOCTL_TYPE, nr), &args)) {
 				TH_LOG("ioctl %#x", nr);
@@ -422,7 +424,7 @@ TEST_F(abi, unknown_command)
 {
 	static const __u32 unknown[] = {
 		/* The calls that have no command form. */
-		0, 1, 2, 3, 4, 5, 0x0f, 0x15, 0x1f, 0x20, 0xff,
+		0, 1, 2, 3, 4, 5, 6, 0x0f, 0x18, 0x1f, 0x20, 0xff,
 		/* The number is all 32 bits. */
 		0x110, 0x10010, 0x80000010, 0xffffffff,
 		KCR_IOCTL_QUERY, KCR_IOCTL_WAIT, KCR_IOCTL_KICK, KCR_IOCTL_LEAVE,

@@ -489,9 +489,14 @@ TEST_F_TIMEOUT(death, many_lives, 240)
 
 /* Unloading. Only where the whole machine is ours. */
 
+static long delete_named(const char *name)
+{
+	return syscall(SYS_delete_module, name, O_NONBLOCK) ? -errno : 0;
+}
+
 static long delete_module(void)
 {
-	return syscall(SYS_delete_module, "kcollring", O_NONBLOCK) ? -errno : 0;
+	return delete_named("kcollring");
 }
 
 /* "says EBUSY": the call itself has EWOULDBLOCK for a module that is in use. */
@@ -506,29 +511,53 @@ static void expect_busy(struct __test_metadata *_metadata, const char *why)
 	EXPECT_GT(1, dev_now() - begin);
 }
 
-/* build/kmod/RELEASE/kcollring.ko of the tree that this program is in. */
-static int open_module(void)
+/* build/kmod/RELEASE/FILE of the tree that this program is in. */
+static int open_file(const char *file)
 {
-	const char *named = getenv("KCR_MODULE");
 	char path[PATH_MAX], *end;
 	struct utsname name;
 	ssize_t n;
 	int fd;
 
-	if (named)
-		return open(named, O_RDONLY | O_CLOEXEC);
 	n = readlink("/proc/self/exe", path, sizeof(path) - 200);
 	if (n < 0 || uname(&name))
 		return -1;
 	path[n] = 0;
 	for (end = strrchr(path, '/'); end; end = strrchr(path, '/')) {
-		sprintf(end, "/kmod/%.64s/kcollring.ko", name.release);
+		sprintf(end, "/kmod/%.64s/%s", name.release, file);
 		fd = open(path, O_RDONLY | O_CLOEXEC);
 		if (fd >= 0)
 			return fd;
 		*end = 0;
 	}
 	return -1;
+}
+
+static int open_module(void)
+{
+	const char *named = getenv("KCR_MODULE");
+
+	return named ? open(named, O_RDONLY | O_CLOEXEC) : open_file("kcollring.ko");
+}
+
+/* kcollring_verbs.ko uses the module: it goes first, and comes back at the end. */
+static bool take_verbs(void)
+{
+	if (access("/sys/module/kcollring_verbs", F_OK))
+		return false;
+	return DEV_SOON(DEV_SETTLE, !delete_named("kcollring_verbs"));
+}
+
+static long give_verbs(void)
+{
+	int fd = open_file("kcollring_verbs.ko");
+	long err;
+
+	if (fd < 0)
+		return -errno;
+	err = syscall(SYS_finit_module, fd, "", 0) ? -errno : 0;
+	close(fd);
+	return err;
 }
 
 static const char *no_unloading(void)
@@ -561,6 +590,7 @@ TEST_F(death, unload)
 {
 	static const char *const names[] = {
 		"max_members_per_user", "max_pages_per_user", "max_parked",
+		"max_conns_per_user",
 	};
 	char parameters[256] = "", path[96];
 	const char *no = no_unloading();
@@ -570,6 +600,7 @@ TEST_F(death, unload)
 	struct io_uring ring;
 	struct stat st;
 	long err = 0;
+	bool verbs;
 	void *page;
 	pid_t pid;
 
@@ -579,12 +610,13 @@ TEST_F(death, unload)
 	if (module < 0)
 		SKIP(return, "no kcollring.ko to load again: set KCR_MODULE");
 	ASSERT_EQ(0, stat(DEV_PATH, &st));
-	for (i = 0; i < 3; i++) {
+	for (i = 0; i < 4; i++) {
 		snprintf(path, sizeof(path), DEV_PARAMETERS "%s", names[i]);
 		n += snprintf(parameters + n, sizeof(parameters) - n, "%s=%ld ", names[i],
 			      dev_read_number(path));
 	}
 
+	verbs = take_verbs();
 	fd = dev_open();
 	ASSERT_LE(0, fd);
 	expect_busy(_metadata, "an open descriptor");
@@ -636,6 +668,8 @@ TEST_F(death, unload)
 	EXPECT_EQ(0, query.pages);
 	close(fd);
 	close(module);
+	if (verbs)
+		EXPECT_EQ(0, give_verbs());
 }
 
 /* Again and again, with something to give back each time. */
@@ -644,6 +678,7 @@ TEST_F_TIMEOUT(death, unload_often, 120)
 	const char *no = no_unloading();
 	int module, round, pid, err = 0, *stage;
 	struct stat st;
+	bool verbs;
 
 	if (no)
 		SKIP(return, "%s", no);
@@ -652,6 +687,7 @@ TEST_F_TIMEOUT(death, unload_often, 120)
 		SKIP(return, "no kcollring.ko to load again: set KCR_MODULE");
 	ASSERT_EQ(0, stat(DEV_PATH, &st));
 	stage = dev_shared(4096);
+	verbs = take_verbs();
 	for (round = 0; round < 5; round++) {
 		*stage = 0;
 		pid = dev_child(park_until_told, stage);
@@ -667,6 +703,8 @@ TEST_F_TIMEOUT(death, unload_often, 120)
 		EXPECT_EQ(0, chmod(DEV_PATH, st.st_mode & 07777));
 	}
 	close(module);
+	if (verbs)
+		EXPECT_EQ(0, give_verbs());
 }
 
 TEST_HARNESS_MAIN

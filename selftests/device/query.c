@@ -51,7 +51,8 @@ TEST_F(device, query)
 	EXPECT_EQ(KCR_MAX_RANKS, q.max_ranks);
 	EXPECT_EQ(KCR_MAX_LANES, q.max_lanes);
 	EXPECT_EQ(KCR_MAX_WINDOWS, q.max_windows);
-	EXPECT_EQ(0, q.features & ~(KCR_FEATURE_URING | KCR_FEATURE_URING_CANCEL));
+	EXPECT_EQ(0, q.features & ~(KCR_FEATURE_URING | KCR_FEATURE_URING_CANCEL |
+				    KCR_FEATURE_MESH));
 	EXPECT_LT(0, q.max_members);
 	EXPECT_LT(0, q.max_pages);
 	EXPECT_LT(0, q.max_parked);

@@ -1,0 +1,455 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The mesh: RDMA devices and modules that are taken away under it (F2, F10, K19)
+ *
+ * Only where the whole machine is ours. Every test gives back what it took.
+ */
+#include "kselftest_harness.h"
+#include "mesh.h"
+
+#include <limits.h>
+#include <sys/utsname.h>
+
+#define RANKS 3
+#define LONG (25 * DEV_SECOND)
+/* Nothing may take longer than this. */
+#define LIMIT 10
+
+FIXTURE(mesh_remove) {
+	struct dev_counters before;
+	struct mesh_ranks r;
+	struct kcr_status *status;
+};
+
+static const char *not_here(void)
+{
+	if (!getenv("KCR_VM") && !getenv("KCR_NODE"))
+		return "only in a virtual machine (KCR_VM, KCR_NODE)";
+	if (geteuid())
+		return "needs root";
+	if (system("which rdma ip rmmod modprobe > /dev/null"))
+		return "needs rdma, ip, rmmod, modprobe";
+	return mesh_missing();
+}
+
+FIXTURE_SETUP(mesh_remove)
+{
+	const char *why = not_here();
+
+	self->r.n = 0;
+	self->status = MAP_FAILED;
+	self->before = dev_counters();
+	if (why)
+		SKIP(return, "%s", why);
+	ASSERT_EQ(0, mesh_ranks_open(&self->r, RANKS));
+	self->status = dev_status(self->r.fd[0]);
+	ASSERT_NE(MAP_FAILED, self->status);
+}
+
+FIXTURE_TEARDOWN(mesh_remove)
+{
+	if (self->status != MAP_FAILED)
+		munmap(self->status, sizeof(*self->status));
+	mesh_ranks_close(&self->r);
+	DEV_EXPECT_NOTHING_LEFT(&self->before);
+	MESH_EXPECT_NOTHING_LEFT();
+	/* The device is there again, for whoever comes next. */
+	if (access("/sys/class/infiniband/rxe0", F_OK))
+		EXPECT_EQ(0, system("rdma link add rxe0 type rxe netdev dummy0"));
+}
+
+/* A command for the shell; what it gave, or -ETIMEDOUT if it hangs. */
+static int run(const char *command)
+{
+	char *const arguments[] = { (char *)"sh", (char *)"-c", (char *)command, NULL };
+	pid_t pid = fork();
+
+	if (!pid) {
+		execv("/bin/sh", arguments);
+		_exit(127);
+	}
+	return dev_child_status(pid, LIMIT);
+}
+
+/* Ranks 0 and 1 send to each other until they cannot; rank 2 sleeps. */
+struct traffic {
+	struct mesh_ranks *r;
+	pthread_t thread;
+	struct dev_sleeper sleeper[2];
+	__u64 frames;
+	bool stop;
+	int result;
+};
+
+static void *traffic_main(void *arg)
+{
+	struct traffic *t = arg;
+	struct mesh_ranks *r = t->r;
+	__u64 s[2] = { };
+	int i, err;
+
+	while (!__atomic_load_n(&t->stop, __ATOMIC_ACQUIRE)) {
+		for (i = 0; i < 2; i++) {
+			err = mesh_send(r->fd[i], !i, 0, 0, 0, 8192, s[i] + 1);
+			if (!err)
+				s[i]++;
+			else if (err != -ENOBUFS)
+				t->result = err;
+			mesh_release(r->fd[i], !i, 0, 0, 1, mesh_arrived(r->status[i][!i], 0, 1));
+		}
+		__atomic_store_n(&t->frames, s[0], __ATOMIC_RELEASE);
+		if (t->result)
+			break;
+	}
+	return NULL;
+}
+
+static __u64 traffic_frames(struct traffic *t)
+{
+	return __atomic_load_n(&t->frames, __ATOMIC_ACQUIRE);
+}
+
+static int traffic_start(struct traffic *t, struct mesh_ranks *r)
+{
+	struct kcr_status *status = dev_status(r->fd[2]);
+	int err, i;
+
+	memset(t, 0, sizeof(*t));
+	t->r = r;
+	for (i = 0; i < 2; i++)
+		if (mesh_frames(r->fd[i], !i, 0, 0, 1))
+			return __LINE__;
+	if (status == MAP_FAILED)
+		return __LINE__;
+	err = pthread_create(&t->thread, NULL, traffic_main, t);
+	for (i = 0; i < 2 && !err; i++)
+		err = dev_sleeper(&t->sleeper[i], i ? DEV_IOCTL : DEV_URING, r->fd[2],
+				  dev_events(status), LONG, 1);
+	munmap(status, sizeof(*status));
+	if (err || !DEV_SOON(5, dev_parked(&r->world, 2) == 2))
+		return __LINE__;
+	return DEV_SOON(5, traffic_frames(t) > 20) ? 0 : __LINE__;
+}
+
+static int traffic_end(struct traffic *t)
+{
+	__atomic_store_n(&t->stop, true, __ATOMIC_RELEASE);
+	pthread_join(t->thread, NULL);
+	return t->result;
+}
+
+static bool all_failed(struct mesh_ranks *r)
+{
+	int i, j;
+
+	for (i = 0; i < RANKS; i++)
+		for (j = 0; j < RANKS; j++)
+			if (i != j && mesh_state(r->status[i][j]) != KCR_CONN_FAILED)
+				return false;
+	return true;
+}
+
+/* The device has gone from under all of them. */
+static void expect_no_device(struct __test_metadata *_metadata, struct mesh_ranks *r,
+			     struct traffic *t, struct kcr_status *status)
+{
+	int i, j, found = 0;
+
+	EXPECT_TRUE(DEV_SOON(LIMIT, dev_cause(status)));
+	for (i = 0; i < 2; i++)
+		EXPECT_EQ(0, dev_sleeper_result(&t->sleeper[i], LIMIT));
+	EXPECT_TRUE(DEV_SOON(LIMIT, all_failed(r)));
+	for (i = 0; i < RANKS; i++) {
+		for (j = 0; j < RANKS; j++) {
+			struct kcr_conn_status *s = r->status[i][j];
+
+			if (i == j)
+				continue;
+			/* One end may learn of it from the other. */
+			if (s->reason == KCR_REASON_GONE) {
+				EXPECT_EQ(ECONNRESET, s->error);
+				continue;
+			}
+			EXPECT_EQ(KCR_REASON_DEVICE, s->reason) {
+				MESH_LOG(s);
+			}
+			EXPECT_EQ(ENODEV, s->error);
+			found++;
+		}
+	}
+	TH_LOG("%d of 6 by the device itself, cause %d", found,
+	       KCR_CAUSE_ERROR(dev_cause(status)));
+	EXPECT_LE(3, found);
+	EXPECT_TRUE(KCR_CAUSE_ERROR(dev_cause(status)) == ENODEV ||
+		    KCR_CAUSE_ERROR(dev_cause(status)) == ECONNRESET);
+	EXPECT_EQ(-ENOTCONN, traffic_end(t));
+}
+
+/* A world that comes later, over the device that is there again. */
+static void expect_works(struct __test_metadata *_metadata)
+{
+	struct mesh_ranks r;
+	int err;
+
+	err = mesh_ranks_open(&r, 2);
+	EXPECT_EQ(0, err) {
+		MESH_LOG(r.status[0][1]);
+		MESH_LOG(r.status[1][0]);
+	}
+	if (!err) {
+		EXPECT_EQ(0, mesh_frames(r.fd[1], 0, 0, 0, 0));
+		EXPECT_TRUE(DEV_SOON(10, !mesh_send(r.fd[0], 1, 0, 0, 0, 8, 1)));
+		EXPECT_TRUE(DEV_SOON(10, mesh_arrived(r.status[1][0], 0, 0) == 1));
+	}
+	mesh_ranks_close(&r);
+}
+
+static bool has_gid(void)
+{
+	char text[64] = "";
+	int fd = open("/sys/class/infiniband/rxe0/ports/1/gids/1", O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+
+	if (fd >= 0)
+		close(fd);
+	return n > 0 && strstr(text, "ffff:0a4d:0001");
+}
+
+static void add_again(struct __test_metadata *_metadata)
+{
+	EXPECT_EQ(0, run("rdma link add rxe0 type rxe netdev dummy0"));
+	EXPECT_TRUE(DEV_SOON(LIMIT, has_gid()));
+}
+
+/* rdma link del, with traffic, commands parked, and another mesh that listens. */
+TEST_F(mesh_remove, device)
+{
+	struct dev_world w = dev_world(2);
+	struct kcr_conn_status *waits, *late;
+	struct kcr_connect args;
+	struct traffic t;
+	double begin;
+	int fd[2], i;
+
+	for (i = 0; i < 2; i++) {
+		fd[i] = dev_member(&w, i);
+		ASSERT_LE(0, fd[i]);
+	}
+	ASSERT_EQ(0, mesh_connect(fd[1], 0, 0));
+	waits = mesh_status(fd[1], 0, 0);
+	ASSERT_NE(MAP_FAILED, waits);
+	ASSERT_EQ(0, traffic_start(&t, &self->r));
+	begin = dev_now();
+	EXPECT_EQ(0, run("rdma link del rxe0"));
+	EXPECT_GT(LIMIT, dev_now() - begin);
+	expect_no_device(_metadata, &self->r, &t, self->status);
+	EXPECT_NE(0, access("/sys/class/infiniband/rxe0", F_OK));
+	/* Without it there is no way, and this is said at once. */
+	args = mesh_connect_args(1, 0);
+	args.wire = 1;
+	ASSERT_EQ(0, dev_ioctl(fd[0], KCR_IOCTL_CONNECT, &args));
+	late = mesh_status(fd[0], 1, 1);
+	ASSERT_NE(MAP_FAILED, late);
+	EXPECT_EQ(KCR_CONN_FAILED, mesh_state(late));
+	EXPECT_EQ(KCR_REASON_ADDRESS, late->reason);
+	munmap(late, sizeof(*late));
+	/* Who only waited has used nothing of it, and is found by the new one. */
+	EXPECT_EQ(KCR_CONN_EXPECTED, mesh_state(waits));
+	add_again(_metadata);
+	ASSERT_EQ(0, mesh_connect(fd[0], 1, 0));
+	EXPECT_TRUE(DEV_SOON(LIMIT, mesh_is_up(waits))) {
+		MESH_LOG(waits);
+	}
+	munmap(waits, sizeof(*waits));
+	for (i = 0; i < 2; i++)
+		close(fd[i]);
+	expect_works(_metadata);
+}
+
+/* While ranks connect, as fast as they can. */
+TEST_F(mesh_remove, while_connecting)
+{
+	int round, i;
+
+	for (round = 0; round < 5; round++) {
+		struct dev_world w = dev_world(6);
+		int fd[6], k;
+		pid_t pid;
+
+		for (i = 0; i < 6; i++) {
+			fd[i] = dev_member(&w, i);
+			ASSERT_LE(0, fd[i]);
+		}
+		pid = fork();
+		if (!pid) {
+			execlp("rdma", "rdma", "link", "del", "rxe0", NULL);
+			_exit(127);
+		}
+		for (i = 5; i >= 0; i--)
+			for (k = 0; k < 6; k++)
+				if (i != k)
+					ASSERT_EQ(0, mesh_connect(fd[i], k, 0));
+		EXPECT_EQ(0, dev_child_status(pid, LIMIT));
+		for (i = 0; i < 6; i++)
+			close(fd[i]);
+		add_again(_metadata);
+	}
+	expect_works(_metadata);
+}
+
+/* The driver's module, from under its device. */
+TEST_F(mesh_remove, driver)
+{
+	bool has_second = !access("/sys/class/infiniband/rxe0w1", F_OK);
+	struct traffic t;
+	double begin;
+
+	if (access("/sys/module/rdma_rxe/refcnt", F_OK))
+		SKIP(return, "rdma_rxe is no module here");
+	ASSERT_EQ(0, traffic_start(&t, &self->r));
+	begin = dev_now();
+	EXPECT_EQ(0, run("rmmod rdma_rxe"));
+	EXPECT_GT(LIMIT, dev_now() - begin);
+	expect_no_device(_metadata, &self->r, &t, self->status);
+	EXPECT_EQ(0, run("modprobe rdma_rxe"));
+	add_again(_metadata);
+	if (has_second)
+		EXPECT_EQ(0, run("rdma link add rxe0w1 type rxe netdev dummy1"));
+	expect_works(_metadata);
+}
+
+/*
+ * The interface below goes down and comes back: no hang, and no half measures.
+ * rxe's own queue for connecting does not survive it if something was sent
+ * meanwhile; so the device is made anew for what comes later.
+ */
+TEST_F(mesh_remove, interface)
+{
+	struct traffic t;
+	__u64 frames;
+	int i;
+
+	ASSERT_EQ(0, traffic_start(&t, &self->r));
+	EXPECT_EQ(0, run("ip link set dummy0 down"));
+	/* Retries end within this. */
+	DEV_SOON(8, dev_cause(self->status));
+	TH_LOG("down: cause %#llx", dev_cause(self->status));
+	EXPECT_EQ(0, run("ip link set dummy0 up"));
+	EXPECT_TRUE(DEV_SOON(LIMIT, has_gid()));
+	if (dev_cause(self->status)) {
+		EXPECT_TRUE(DEV_SOON(LIMIT, all_failed(&self->r)));
+		EXPECT_TRUE(DEV_SOON(LIMIT, t.result));
+		EXPECT_EQ(-ENOTCONN, traffic_end(&t));
+	} else {
+		frames = traffic_frames(&t);
+		EXPECT_TRUE(DEV_SOON(LIMIT, traffic_frames(&t) > frames + 20));
+		EXPECT_EQ(0, traffic_end(&t));
+		EXPECT_EQ(0, dev_kick(self->r.fd[0], 2, 1));
+	}
+	for (i = 0; i < 2; i++)
+		EXPECT_EQ(0, dev_sleeper_result(&t.sleeper[i], LIMIT));
+	EXPECT_EQ(0, run("rdma link del rxe0"));
+	add_again(_metadata);
+	expect_works(_metadata);
+}
+
+/* ---- our own module ---- */
+
+static long delete_module(void)
+{
+	return syscall(SYS_delete_module, "kcollring_verbs", O_NONBLOCK) ? -errno : 0;
+}
+
+/* build/kmod/RELEASE/kcollring_verbs.ko of the tree that this program is in. */
+static int open_module(void)
+{
+	char path[PATH_MAX], *end;
+	struct utsname name;
+	ssize_t n;
+	int fd;
+
+	n = readlink("/proc/self/exe", path, sizeof(path) - 200);
+	if (n < 0 || uname(&name))
+		return -1;
+	path[n] = 0;
+	for (end = strrchr(path, '/'); end; end = strrchr(path, '/')) {
+		sprintf(end, "/kmod/%.64s/kcollring_verbs.ko", name.release);
+		fd = open(path, O_RDONLY | O_CLOEXEC);
+		if (fd >= 0)
+			return fd;
+		*end = 0;
+	}
+	return -1;
+}
+
+TEST_F(mesh_remove, module)
+{
+	struct dev_world w = dev_world(2);
+	struct kcr_query query;
+	struct traffic t;
+	int module, fd;
+	long err = 0;
+
+	module = open_module();
+	if (module < 0)
+		SKIP(return, "no kcollring_verbs.ko to load again");
+	ASSERT_EQ(0, traffic_start(&t, &self->r));
+	err = delete_module();
+	EXPECT_TRUE(err == -EBUSY || err == -EWOULDBLOCK);
+	EXPECT_EQ(0, dev_kick(self->r.fd[0], 2, 1));
+	EXPECT_EQ(0, traffic_end(&t));
+	EXPECT_EQ(0, dev_sleeper_result(&t.sleeper[0], LIMIT));
+	EXPECT_EQ(0, dev_sleeper_result(&t.sleeper[1], LIMIT));
+	EXPECT_TRUE(mesh_ranks_are_up(&self->r));
+	munmap(self->status, sizeof(*self->status));
+	self->status = MAP_FAILED;
+	mesh_ranks_close(&self->r);
+	EXPECT_TRUE(DEV_SOON(DEV_SETTLE, !(err = delete_module()))) {
+		TH_LOG("delete_module: %ld", err);
+	}
+	ASSERT_EQ(0, err);
+
+	/* Everything but meshes goes on. */
+	fd = dev_member(&w, 0);
+	ASSERT_LE(0, fd);
+	EXPECT_EQ(0, dev_query(fd, &query));
+	EXPECT_EQ(0, query.features & KCR_FEATURE_MESH);
+	EXPECT_EQ(-EPROTONOSUPPORT, mesh_connect(fd, 1, 0));
+	EXPECT_EQ(-ENOTCONN, mesh_send(fd, 1, 0, 0, 0, 8, 1));
+	EXPECT_EQ(-ENOTCONN, mesh_frames(fd, 1, 0, 0, 0));
+	EXPECT_EQ(0, dev_window(fd, 0, NULL, 0, 4096));
+
+	ASSERT_EQ(0, syscall(SYS_finit_module, module, "", 0)) {
+		TH_LOG("finit_module: %s", strerror(errno));
+	}
+	EXPECT_EQ(0, dev_query(fd, &query));
+	EXPECT_EQ(KCR_FEATURE_MESH, query.features & KCR_FEATURE_MESH);
+	/* Also for those that could not connect before. */
+	EXPECT_EQ(0, mesh_connect(fd, 1, 0));
+	close(fd);
+	close(module);
+	expect_works(_metadata);
+}
+
+/* Again and again, each time with connections that have just ended. */
+TEST_F(mesh_remove, module_often)
+{
+	int module = open_module(), round;
+	long err = 0;
+
+	if (module < 0)
+		SKIP(return, "no kcollring_verbs.ko to load again");
+	munmap(self->status, sizeof(*self->status));
+	self->status = MAP_FAILED;
+	mesh_ranks_close(&self->r);
+	for (round = 0; round < 5; round++) {
+		ASSERT_TRUE(DEV_SOON(DEV_SETTLE, !(err = delete_module()))) {
+			TH_LOG("delete_module: %ld", err);
+		}
+		ASSERT_EQ(0, syscall(SYS_finit_module, module, "", 0));
+		expect_works(_metadata);
+	}
+	close(module);
+}
+
+TEST_HARNESS_MAIN

@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The mesh of /dev/kcollring as its tests use it: connections of ranks of one
+ * process to one another, over the RDMA device of the loopback (kcr-vm --rdma
+ * makes it: rxe0, 10.77.0.1, and one more for each further wire).
+ */
+#ifndef KCR_TEST_MESH_H
+#define KCR_TEST_MESH_H
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+
+#include "device.h"
+
+#define MESH_COUNTERS	"/sys/kernel/debug/kcollring_verbs/"
+#define MESH_PARAMETERS	"/sys/module/kcollring_verbs/parameters/"
+#define MESH_PORT	18518
+#define MESH_DEPTH	2
+/* Bytes of the board that frames are sent from. */
+#define MESH_BOARD	(2u << 20)
+
+/* The address of a wire's device, as text. */
+static inline const char *mesh_address(__u32 wire)
+{
+	static char text[32];
+
+	snprintf(text, sizeof(text), "10.%u.0.1", 77 + wire);
+	return text;
+}
+
+/* Why tests of the mesh cannot run here, or NULL. */
+static inline const char *mesh_missing(void)
+{
+	const char *missing = dev_missing();
+	struct kcr_query query;
+	int fd;
+
+	if (missing)
+		return missing;
+	if (access("/sys/class/infiniband/rxe0", F_OK))
+		return "no RDMA device: kcr-vm --rdma";
+	fd = dev_open();
+	if (fd < 0)
+		return "cannot open " DEV_PATH;
+	if (dev_query(fd, &query) || !(query.features & KCR_FEATURE_MESH))
+		missing = "no kcollring_verbs.ko";
+	close(fd);
+	return missing;
+}
+
+static inline void mesh_sockaddr(__u8 out[28], const char *address, int port)
+{
+	struct sockaddr_in sin = {
+		.sin_family = AF_INET,
+		.sin_port = htons(port),
+	};
+
+	memset(out, 0, 28);
+	inet_pton(AF_INET, address, &sin.sin_addr);
+	memcpy(out, &sin, sizeof(sin));
+}
+
+static inline struct kcr_connect mesh_connect_args(__u32 peer, __u32 wire)
+{
+	struct kcr_connect args = {
+		.size = sizeof(args),
+		.peer = peer,
+		.wire = wire,
+		.timeout_ms = 20000,
+		.depth = MESH_DEPTH,
+	};
+
+	mesh_sockaddr(args.local, mesh_address(wire), 0);
+	mesh_sockaddr(args.remote, mesh_address(wire), 0);
+	return args;
+}
+
+static inline int mesh_connect(int fd, __u32 peer, __u32 wire)
+{
+	struct kcr_connect args = mesh_connect_args(peer, wire);
+
+	return dev_ioctl(fd, KCR_IOCTL_CONNECT, &args);
+}
+
+static inline int mesh_frames(int fd, __u32 peer, __u32 wire, __u32 stream, __u32 class)
+{
+	struct kcr_frames args = {
+		.size = sizeof(args),
+		.peer = peer,
+		.wire = wire,
+		.stream = stream,
+		.size_class = class,
+	};
+
+	return dev_ioctl(fd, KCR_IOCTL_FRAMES, &args);
+}
+
+static inline struct kcr_send mesh_send_args(__u32 peer, __u32 wire, __u32 stream,
+					     __u64 offset, __u32 bytes, __u64 sequence)
+{
+	return (struct kcr_send){
+		.size = sizeof(struct kcr_send),
+		.bytes = bytes,
+		.offset = offset,
+		.wire = wire,
+		.stream = stream,
+		.base = peer,
+		.mask = 1,
+		.sequence = sequence,
+	};
+}
+
+static inline int mesh_send(int fd, __u32 peer, __u32 wire, __u32 stream, __u64 offset,
+			    __u32 bytes, __u64 sequence)
+{
+	struct kcr_send args = mesh_send_args(peer, wire, stream, offset, bytes, sequence);
+
+	return dev_ioctl(fd, KCR_IOCTL_SEND, &args);
+}
+
+static inline int mesh_release(int fd, __u32 peer, __u32 wire, __u32 stream, __u32 class,
+			       __u64 sequence)
+{
+	struct kcr_release args = {
+		.size = sizeof(args),
+		.peer = peer,
+		.wire = wire,
+		.stream = stream,
+		.size_class = class,
+		.sequence = sequence,
+	};
+
+	return dev_ioctl(fd, KCR_IOCTL_RELEASE, &args);
+}
+
+static inline struct kcr_conn_status *mesh_status(int fd, __u32 peer, __u32 wire)
+{
+	return dev_map(fd, PROT_READ, wire, KCR_MAP_CONN, peer,
+		       sizeof(struct kcr_conn_status));
+}
+
+static inline size_t mesh_ring_bytes(__u32 class)
+{
+	return (size_t)kcr_ring_depth(class, MESH_DEPTH + 1) * KCR_CLASS_BYTES(class);
+}
+
+static inline const unsigned char *mesh_map_frames(int fd, __u32 peer, __u32 wire,
+						   __u32 stream, __u32 class)
+{
+	return dev_map(fd, PROT_READ, wire, KCR_MAP_FRAMES,
+		       KCR_FRAMES_INDEX(peer, stream, class), mesh_ring_bytes(class));
+}
+
+static inline __u32 mesh_state(const struct kcr_conn_status *s)
+{
+	return __atomic_load_n(&s->state, __ATOMIC_ACQUIRE);
+}
+
+static inline bool mesh_is_up(const struct kcr_conn_status *s)
+{
+	return mesh_state(s) == KCR_CONN_UP;
+}
+
+static inline __u64 mesh_arrived(const struct kcr_conn_status *s, int stream, int class)
+{
+	return __atomic_load_n(&s->rings[stream][class].arrived, __ATOMIC_ACQUIRE);
+}
+
+static inline __u64 mesh_limit(const struct kcr_conn_status *s, int stream, int class)
+{
+	return __atomic_load_n(&s->rings[stream][class].limit, __ATOMIC_ACQUIRE);
+}
+
+/* Several ranks of one process, each connected to each of the others over wire 0. */
+#define MESH_RANKS 8
+
+struct mesh_ranks {
+	struct dev_counters before;
+	struct dev_world world;
+	int n;
+	int fd[MESH_RANKS];
+	unsigned char *board[MESH_RANKS];
+	struct kcr_conn_status *status[MESH_RANKS][MESH_RANKS];	/* of whom, to whom */
+};
+
+/* Only members, with a board each in window 0. Returns 0 or an error. */
+static inline int mesh_ranks_join(struct mesh_ranks *r, int n)
+{
+	int i, err;
+
+	memset(r, 0, sizeof(*r));
+	r->before = dev_counters();
+	r->world = dev_world(n);
+	r->n = n;
+	for (i = 0; i < n; i++)
+		r->fd[i] = -1;
+	for (i = 0; i < n; i++) {
+		r->fd[i] = dev_member(&r->world, i);
+		if (r->fd[i] < 0)
+			return r->fd[i];
+		err = dev_window(r->fd[i], 0, NULL, 0, MESH_BOARD);
+		if (err)
+			return err;
+		r->board[i] = dev_map(r->fd[i], PROT_READ | PROT_WRITE, 0, KCR_MAP_BOARD, i,
+				      MESH_BOARD);
+		if (r->board[i] == MAP_FAILED) {
+			r->board[i] = NULL;
+			return -errno;
+		}
+	}
+	return 0;
+}
+
+/* The connection of two of them, in both directions; it may not be up yet. */
+static inline int mesh_ranks_connect(struct mesh_ranks *r, int a, int b)
+{
+	int low = a < b ? a : b, high = a < b ? b : a, err;
+
+	err = mesh_connect(r->fd[high], low, 0);
+	if (!err)
+		err = mesh_connect(r->fd[low], high, 0);
+	if (err)
+		return err;
+	r->status[low][high] = mesh_status(r->fd[low], high, 0);
+	r->status[high][low] = mesh_status(r->fd[high], low, 0);
+	if (r->status[low][high] == MAP_FAILED || r->status[high][low] == MAP_FAILED)
+		return -errno;
+	return 0;
+}
+
+static inline bool mesh_ranks_are_up(struct mesh_ranks *r)
+{
+	int i, j;
+
+	for (i = 0; i < r->n; i++)
+		for (j = 0; j < r->n; j++)
+			if (r->status[i][j] && !mesh_is_up(r->status[i][j]))
+				return false;
+	return true;
+}
+
+/* Everybody with everybody. */
+static inline int mesh_ranks_open(struct mesh_ranks *r, int n)
+{
+	int i, j, err = mesh_ranks_join(r, n);
+
+	for (i = 0; i < n && !err; i++)
+		for (j = i + 1; j < n && !err; j++)
+			err = mesh_ranks_connect(r, i, j);
+	if (err)
+		return err;
+	return DEV_SOON(20, mesh_ranks_are_up(r)) ? 0 : -ETIMEDOUT;
+}
+
+static inline void mesh_ranks_close(struct mesh_ranks *r)
+{
+	int i, j;
+
+	for (i = 0; i < r->n; i++) {
+		if (r->board[i])
+			munmap(r->board[i], MESH_BOARD);
+		for (j = 0; j < r->n; j++)
+			if (r->status[i][j] && r->status[i][j] != MAP_FAILED)
+				munmap(r->status[i][j], sizeof(*r->status[i][j]));
+		if (r->fd[i] >= 0)
+			close(r->fd[i]);
+	}
+	r->n = 0;
+}
+
+/* For failures: what a connection's page says. */
+#define MESH_LOG(s) \
+	TH_LOG("state %u reason %u detail %u error %u", (s)->state, (s)->reason,	\
+	       (s)->detail, (s)->error)
+
+/* Data that nobody would write by accident: no two places look alike. */
+static inline void mesh_fill(unsigned char *at, size_t bytes, unsigned int seed)
+{
+	__u32 x = seed * 2654435761u + 1;
+	size_t i;
+
+	for (i = 0; i + 4 <= bytes; i += 4) {
+		x = x * 1664525 + 1013904223;
+		memcpy(at + i, &x, 4);
+	}
+	for (; i < bytes; i++)
+		at[i] = seed + i;
+}
+
+/* The provider's counters of everything that is alive. */
+#define MESH_NR_COUNTERS 9
+static const char *const mesh_counter_names[MESH_NR_COUNTERS] = {
+	"conns", "ids", "pds", "qps", "cqs", "mrs", "rings", "sources", "listeners",
+};
+
+/* What is left of anything, in words, or NULL. Nobody else may use it meanwhile. */
+static inline const char *mesh_left(void)
+{
+	static char text[160];
+	char path[80];
+	size_t n = 0;
+
+	for (int i = 0; i < MESH_NR_COUNTERS; i++) {
+		long value;
+
+		snprintf(path, sizeof(path), MESH_COUNTERS "%s", mesh_counter_names[i]);
+		value = dev_read_number(path);
+		if (value > 0)
+			n += snprintf(text + n, sizeof(text) - n, "%s %ld; ",
+				      mesh_counter_names[i], value);
+	}
+	return n ? text : NULL;
+}
+
+#define MESH_EXPECT_NOTHING_LEFT() do {					\
+	bool mesh_clean = DEV_SOON(DEV_SETTLE, !mesh_left());		\
+									\
+	EXPECT_TRUE(mesh_clean) {					\
+		TH_LOG("left behind: %s", mesh_left());			\
+	}								\
+} while (0)
+
+#endif /* KCR_TEST_MESH_H */
