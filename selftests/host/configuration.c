@@ -13,7 +13,8 @@ static const char * const variables[] = {
 	"KCR_RENDEZVOUS", "KCR_JOB", "KCR_LINK", "KCR_ALGO", "KCR_DIRECT_MAX",
 	"KCR_LANE_DEPTH", "KCR_LANE_BYTES", "KCR_BOARD_DEPTH",
 	"KCR_BOARD_BYTES", "KCR_SPIN", "KCR_YIELD", "KCR_WARN", "KCR_TIMEOUT",
-	"KCR_RENDEZVOUS_TIMEOUT", "KCR_DEBUG",
+	"KCR_RENDEZVOUS_TIMEOUT", "KCR_DEBUG", "MASTER_ADDR", "MASTER_PORT",
+	"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE",
 };
 
 static void clear_environment(void)
@@ -109,6 +110,55 @@ TEST(environment)
 	kcr_config_init(&c);
 	EXPECT_EQ(KCR_LINK_AUTO, c.link);
 	EXPECT_EQ(KCR_ALGO_AUTO, c.algo);
+}
+
+/* The launcher's variables count where there is a place among them and none of ours. */
+TEST(launcher)
+{
+	struct kcr_config c;
+
+	clear_environment();
+	setenv("RANK", "5", 1);
+	setenv("WORLD_SIZE", "8", 1);
+	setenv("LOCAL_RANK", "1", 1);
+	setenv("LOCAL_WORLD_SIZE", "4", 1);
+	setenv("MASTER_ADDR", "node7", 1);
+	kcr_config_init(&c);
+	EXPECT_EQ(NULL, c.rendezvous);
+	EXPECT_EQ(0, c.rank);
+	EXPECT_EQ(1, c.size);
+
+	setenv("MASTER_PORT", "29500", 1);
+	kcr_config_init(&c);
+	EXPECT_STREQ("tcp:node7:29500", c.rendezvous);
+	EXPECT_EQ(5, c.rank);
+	EXPECT_EQ(8, c.size);
+	EXPECT_EQ(1, c.local_rank);
+	EXPECT_EQ(4, c.local_size);
+	setenv("MASTER_ADDR", "fe80::1", 1);
+	kcr_config_init(&c);
+	EXPECT_STREQ("tcp:[fe80::1]:29500", c.rendezvous);
+
+	setenv("KCR_RANK", "1", 1);
+	setenv("KCR_SIZE", "3", 1);
+	kcr_config_init(&c);
+	EXPECT_STREQ("tcp:[fe80::1]:29500", c.rendezvous);
+	EXPECT_EQ(1, c.rank);
+	EXPECT_EQ(3, c.size);
+	EXPECT_EQ(1, c.local_rank);
+	EXPECT_EQ(3, c.local_size);
+
+	clear_environment();
+	setenv("RANK", "5", 1);
+	setenv("WORLD_SIZE", "8", 1);
+	setenv("MASTER_ADDR", "node7", 1);
+	setenv("MASTER_PORT", "29500", 1);
+	setenv("KCR_RENDEZVOUS", "file:/x", 1);
+	kcr_config_init(&c);
+	EXPECT_STREQ("file:/x", c.rendezvous);
+	EXPECT_EQ(0, c.rank);
+	EXPECT_EQ(1, c.size);
+	clear_environment();
 }
 
 /* Every variable that is not free text, with what it cannot mean. */

@@ -13,7 +13,8 @@
  *
  *	ASSERT_EQ(0, ranks_run(4, rank_main, &arg, 20));
  *
- * Every run has a rendezvous directory of its own. What a rank finds wrong, it
+ * Every run has a rendezvous directory of its own, or, if KCR_TEST_MEET names a way
+ * and a host, such as tcp:127.0.0.1, a port there. What a rank finds wrong, it
  * says on stderr and returns non-zero; ranks_run() says which rank did, which
  * died of what signal, and which had not ended in time. What ranks have to tell
  * the test goes through memory from ranks_shared().
@@ -27,6 +28,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -34,6 +36,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -45,6 +48,8 @@
 struct ranks {
 	int n;
 	char dir[64];
+	char place[128];		/* for KCR_RENDEZVOUS */
+	int port;
 	pid_t pid[KCR_RANKS_MAX];	/* 0 once it was waited for */
 	int status[KCR_RANKS_MAX];	/* as waitpid() gives it, -1 while it runs */
 };
@@ -189,7 +194,6 @@ static inline void ranks_set(const char *name, int value)
 static inline void ranks_child(struct ranks *r, int rank, pid_t parent,
 			       int (*fn)(int rank, void *arg), void *arg)
 {
-	char place[80];
 	int err;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -199,8 +203,7 @@ static inline void ranks_child(struct ranks *r, int rank, pid_t parent,
 	ranks_set("KCR_SIZE", r->n);
 	ranks_set("KCR_LOCAL_RANK", rank);
 	ranks_set("KCR_LOCAL_SIZE", r->n);
-	snprintf(place, sizeof(place), "file:%s", r->dir);
-	setenv("KCR_RENDEZVOUS", place, 1);
+	setenv("KCR_RENDEZVOUS", r->place, 1);
 	setenv("KCR_JOB", strrchr(r->dir, '/') + 1, 1);
 	err = fn(rank, arg);
 	fflush(NULL);
@@ -279,15 +282,55 @@ static inline int ranks_start_one(struct ranks *r, int rank,
 	return r->pid[rank] < 0 ? -errno : 0;
 }
 
+/*
+ * A port that nobody listens at, nor gets for a connection: below the range that
+ * those are from.
+ */
+static inline int ranks_free_port(void)
+{
+	static unsigned int next;
+	struct sockaddr_in6 at = { .sin6_family = AF_INET6 };
+	struct sockaddr_in at4 = { .sin_family = AF_INET };
+	int on = 1, tries;
+
+	if (!next)
+		next = getpid() * 37;
+	for (tries = 0; tries < 1000; tries++) {
+		int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+		int six = fd >= 0, port = 12000 + next++ % 20000, err;
+
+		if (!six)
+			fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+		at.sin6_port = htons(port);
+		at4.sin_port = htons(port);
+		setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+		err = bind(fd, six ? (void *)&at : (void *)&at4,
+			   six ? sizeof(at) : sizeof(at4)) || listen(fd, 1);
+		close(fd);
+		if (!err)
+			return port;
+	}
+	return -1;
+}
+
 /* Make the directory for a world of @n ranks, and start none of them. */
 static inline int ranks_init(struct ranks *r, int n)
 {
+	const char *meet = getenv("KCR_TEST_MEET");
+
 	memset(r, 0, sizeof(*r));
 	if (n < 1 || n > KCR_RANKS_MAX)
 		return -EINVAL;
 	r->n = n;
 	strcpy(r->dir, "/tmp/kcr-test-XXXXXX");
-	return mkdtemp(r->dir) ? 0 : -errno;
+	if (!mkdtemp(r->dir))
+		return -errno;
+	snprintf(r->place, sizeof(r->place), "file:%s", r->dir);
+	if (meet && *meet) {
+		r->port = ranks_free_port();
+		snprintf(r->place, sizeof(r->place), "%.100s:%d", meet, r->port);
+	}
+	return 0;
 }
 
 static inline void ranks_kill(struct ranks *r, int rank, int sig)
