@@ -73,15 +73,22 @@ selftests: lib tools $(KSELFTEST)
 # What is checked: see selftests/check. These install what is missing and
 # build first, and end with one line: N passed, N failed, N skipped.
 KERNEL ?= 6.12
-.PHONY: check check-host check-vm check-long
+.PHONY: check check-host check-vm check-cluster check-long
 check:
-	+@selftests/check host vm-6.12 vm-6.1
+	+@selftests/check host vm-6.12 vm-6.1 cluster-6.12 cluster-6.1
 check-host:
 	+@selftests/check host
 check-vm:
 	+@selftests/check vm-$(KERNEL)
+check-cluster:
+	+@selftests/check cluster-$(KERNEL)
 check-long:
-	+@KCR_TEST_LONG=1 selftests/check host vm-6.12 vm-6.1
+	+@KCR_TEST_LONG=1 selftests/check host vm-6.12 vm-6.1 cluster-6.12 cluster-6.1
+
+# Ratios against the bare device, in the same machines and the same run.
+.PHONY: bench-vm
+bench-vm: all
+	tools/bench-vm $(KERNEL)
 
 .PHONY: lint
 lint: $(KSELFTEST)
@@ -107,10 +114,13 @@ help:
 	@echo 'make                modules for every kernel with headers, library, tools'
 	@echo 'make KVER=release   the same with the module for one kernel only'
 	@echo 'make demo           train on 4 ranks through the module in a VM'
-	@echo 'make check          all tests: on this host, in VMs with 6.12 and 6.1'
+	@echo 'make check          all tests: on this host, in VMs with 6.12 and 6.1, on'
+	@echo '                    two and four nodes with each'
 	@echo 'make check-host     the tests that need no module and no VM'
 	@echo 'make check-vm       one kernel: KERNEL=6.12 (default) or KERNEL=6.1'
+	@echo 'make check-cluster  the tests of several nodes, with one kernel'
 	@echo 'make check-long     check, with the long forms of the tests'
+	@echo 'make bench-vm       the mesh against perftest, between two VMs: KERNEL=6.12'
 	@echo 'make lint           checkpatch, sparse, W=1, shellcheck, headers'
 	@echo 'make deps           install the Debian packages that are missing'
 	@echo 'make install        library, headers, tools, udev rule: PREFIX= DESTDIR='

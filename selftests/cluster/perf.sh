@@ -1,0 +1,63 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# kcr-perf between nodes gets what it gets through memory: no wrong element, and
+# the same hashes for every collective and size
+
+set -u -o pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")" || exit 1
+
+node=${KCR_NODE:-0} nodes=${KCR_NODES:-1}
+what=(all -b 8 -e 4M -f 8 -n 1 -w 0)
+unset KCR_LINK KCR_ALGO KCR_FOLD
+export KCR_TIMEOUT=60 KCR_RENDEZVOUS_TIMEOUT=90
+number=0
+
+report()
+{
+	local verdict=$1 name=$2
+
+	number=$((number + 1))
+	[ "$verdict" -eq 0 ] && verdict=ok || verdict="not ok"
+	echo "$verdict $number $name"
+}
+
+# What a table says but for times: size, elements, type, operation and hash.
+results()
+{
+	sed 's/^\[0\] //' "$1" | awk '!/^#/ { print $1, $2, $3, $4, $NF }'
+}
+
+measure()
+{
+	local file=$1
+	shift
+
+	if "$@" > "$file" 2>&1 &&
+	   { [ "$node" -gt 0 ] || grep -q '# wrong 0, hashes equal: OK$' "$file"; }; then
+		return 0
+	fi
+	sed 's/^/# /' "$file" | tail -n 20
+	return 1
+}
+
+echo "TAP version 13"
+if [ "$nodes" -lt 2 ] || [ -z "${KCR_RDMA:-}" ]; then
+	echo "1..0 # SKIP not on several nodes with RDMA: see kcr-vm --nodes --rdma"
+	exit 4
+fi
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+echo "1..$((node ? 2 : 6))"
+for ranks in 1 2; do
+	measure "$tmp/mesh" ./kcr-run -n $ranks ./kcr-perf "${what[@]}"
+	report $? "$ranks ranks a node"
+	[ "$node" -eq 0 ] || continue
+	KCR_LINK=shm measure "$tmp/shm" ./kcr-run -n $((ranks * nodes)) --nnodes 1 \
+		./kcr-perf "${what[@]}"
+	report $? "$((ranks * nodes)) ranks of one node"
+	results "$tmp/mesh" > "$tmp/a"
+	results "$tmp/shm" > "$tmp/b"
+	[ "$(grep -c . "$tmp/a")" -ge 30 ] && cmp "$tmp/a" "$tmp/b"
+	report $? "the same $(grep -c . "$tmp/a") results"
+done
