@@ -18,6 +18,8 @@
 #include "wires.h"
 
 #define DEVICES	"/sys/class/infiniband"
+/* More than any node has; and what a list on the stack would be too large for. */
+#define DEVICES_MAX	256
 
 static const unsigned char *bytes_of(const struct wire_end *w, int *bits)
 {
@@ -133,8 +135,14 @@ static bool read_interface(const char *device, char *name, size_t size)
 	return found && name[0];
 }
 
+/* The node's devices, of which a card has room for the first WIRES_LISTED. */
+struct devices {
+	int count;
+	struct wire_end ends[DEVICES_MAX];
+};
+
 /* All devices with an address, sorted by network. */
-static int list_all(struct wire_list *list)
+static int list_all(struct devices *list)
 {
 	struct dirent *entry;
 	struct ifaddrs *all;
@@ -149,8 +157,8 @@ static int list_all(struct wire_list *list)
 		closedir(dir);
 		return kcr_fail(NULL, -errno, "getifaddrs: %s", strerror(errno));
 	}
-	while (list->count < WIRES_LISTED && (entry = readdir(dir))) {
-		struct wire_end *wire = &list->wires[list->count];
+	while (list->count < DEVICES_MAX && (entry = readdir(dir))) {
+		struct wire_end *wire = &list->ends[list->count];
 
 		memset(wire, 0, sizeof(*wire));
 		if (entry->d_name[0] == '.' ||
@@ -163,7 +171,7 @@ static int list_all(struct wire_list *list)
 	}
 	freeifaddrs(all);
 	closedir(dir);
-	qsort(list->wires, list->count, sizeof(list->wires[0]), by_network);
+	qsort(list->ends, list->count, sizeof(list->ends[0]), by_network);
 	return 0;
 }
 
@@ -208,28 +216,41 @@ int wire_end_parse(const char *text, struct wire_end *wire)
 	return wire->prefix < 0 || wire->prefix > most ? -EBADMSG : 0;
 }
 
-/* All of a list in words: "rxe0 10.0.0.1/24, rxe1 10.1.0.1/24". */
-char *wires_text(const struct wire_list *list, char *text, size_t size)
+/* As many as there is room for, and "..." for the rest. */
+static char *ends_text(const struct wire_end *ends, int count, char *text,
+		       size_t size)
 {
 	char one[WIRE_TEXT_BYTES];
 	size_t at = 0;
 
 	snprintf(text, size, "none");
-	for (int i = 0; i < list->count && at < size; i++)
-		at += snprintf(text + at, size - at, "%s%s", i ? ", " : "",
-			       wire_end_text(&list->wires[i], one));
+	for (int i = 0; i < count; i++) {
+		size_t n = strlen(wire_end_text(&ends[i], one));
+
+		if (at + n + sizeof(", ...") > size) {
+			snprintf(text + at, size - at, ", ...");
+			break;
+		}
+		at += snprintf(text + at, size - at, "%s%s", i ? ", " : "", one);
+	}
 	return text;
 }
 
-static const struct wire_end *find_named(const struct wire_list *all,
+/* All of a list in words: "rxe0 10.0.0.1/24, rxe1 10.1.0.1/24". */
+char *wires_text(const struct wire_list *list, char *text, size_t size)
+{
+	return ends_text(list->wires, list->count, text, size);
+}
+
+static const struct wire_end *find_named(const struct devices *all,
 					 const char *name)
 {
 	char address[INET6_ADDRSTRLEN];
 
 	for (int i = 0; i < all->count; i++)
-		if (!strcmp(all->wires[i].device, name) ||
-		    !strcmp(address_text(&all->wires[i], address), name))
-			return &all->wires[i];
+		if (!strcmp(all->ends[i].device, name) ||
+		    !strcmp(address_text(&all->ends[i], address), name))
+			return &all->ends[i];
 	return NULL;
 }
 
@@ -241,7 +262,7 @@ static bool is_listed(const struct wire_list *list, const struct wire_end *wire)
 	return false;
 }
 
-static int take_named(const struct wire_list *all, const char *name,
+static int take_named(const struct devices *all, const char *name,
 		      struct wire_list *list)
 {
 	const struct wire_end *wire = find_named(all, name);
@@ -250,11 +271,33 @@ static int take_named(const struct wire_list *all, const char *name,
 	if (!wire)
 		return kcr_fail(NULL, -ENODEV,
 				"wires has \"%s\", which is no RDMA device with an address here: there are %s",
-				name, wires_text(all, there, sizeof(there)));
+				name, ends_text(all->ends, all->count, there,
+					  sizeof(there)));
 	if (is_listed(list, wire))
 		return kcr_fail(NULL, -EINVAL, "wires has \"%s\" twice", name);
+	if (list->count == WIRES_LISTED)
+		return kcr_fail(NULL, -EINVAL, "wires has more than %d names",
+				WIRES_LISTED);
 	list->wires[list->count++] = *wire;
 	return 0;
+}
+
+static int take_all_named(const struct devices *all, const char *wanted,
+			  struct wire_list *list)
+{
+	char *copy = strdup(wanted), *name, *rest = NULL;
+	int err = 0;
+
+	if (!copy)
+		return kcr_fail(NULL, -ENOMEM, "no memory for a list of wires");
+	for (name = strtok_r(copy, ", ", &rest); name && !err;
+	     name = strtok_r(NULL, ", ", &rest))
+		err = take_named(all, name, list);
+	free(copy);
+	if (!err && !list->count)
+		err = kcr_fail(NULL, -EINVAL, "wires is \"%s\", which names none",
+			       wanted);
+	return err;
 }
 
 /**
@@ -267,21 +310,18 @@ static int take_named(const struct wire_list *all, const char *name,
  */
 int wires_find(const char *wanted, struct wire_list *list)
 {
-	struct wire_list all;
-	char *copy, *name, *rest = NULL;
-	int err = list_all(&all);
+	struct devices *all = malloc(sizeof(*all));
+	int err;
 
-	*list = all;
-	if (err || !wanted)
-		return err;
 	list->count = 0;
-	copy = strdup(wanted);
-	if (!copy)
+	if (!all)
 		return kcr_fail(NULL, -ENOMEM, "no memory for a list of wires");
-	for (name = strtok_r(copy, ", ", &rest); name && !err;
-	     name = strtok_r(NULL, ", ", &rest))
-		err = take_named(&all, name, list);
-	free(copy);
+	err = list_all(all);
+	if (!err && wanted)
+		err = take_all_named(all, wanted, list);
+	for (int i = 0; !err && !wanted && i < all->count && i < WIRES_LISTED; i++)
+		list->wires[list->count++] = all->ends[i];
+	free(all);
 	return err;
 }
 

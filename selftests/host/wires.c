@@ -116,7 +116,7 @@ TEST(text_and_back)
 /* Case B7: a device that is not there is named, with those that are. */
 TEST(a_device_that_is_not_there)
 {
-	char place[] = "file:/tmp/kcr-wires-XXXXXX";
+	char place[] = "file:/tmp/kcr-wires-XXXXXX", command[64];
 	struct kcr_config config;
 	struct kcr_world *w;
 
@@ -127,9 +127,18 @@ TEST(a_device_that_is_not_there)
 	config.rendezvous = place;
 	config.wires = "mlx9_7";
 	EXPECT_EQ(-ENODEV, kcr_world_create(&config, &w));
-	EXPECT_EQ(0, system("rm -r /tmp/kcr-wires-*"));
+	snprintf(command, sizeof(command), "rm -r %s", place + strlen("file:"));
+	EXPECT_EQ(0, system(command));
 	EXPECT_NE(NULL, strstr(kcr_error(NULL), "wires has \"mlx9_7\", which is no"));
 	EXPECT_NE(NULL, strstr(kcr_error(NULL), "here: there are"));
+}
+
+TEST(a_list_of_none)
+{
+	struct wire_list list;
+
+	EXPECT_EQ(-EINVAL, wires_find(" ,, ", &list));
+	EXPECT_STREQ("wires is \" ,, \", which names none", kcr_error(NULL));
 }
 
 TEST(configuration)
