@@ -50,10 +50,16 @@ int rendezvous_refuse(const struct kcr_config *config, int error)
 	/* Its place may be what is wrong. Only rank 0 leads. */
 	if (config->size < 1 || config->size > KCR_RANKS_MAX)
 		sane.size = 1;
-	sane.link = KCR_LINK_AUTO;
+	/* What is right stays: else the ranks take it for a disagreement. */
+	if (config->link > KCR_LINK_MESH)
+		sane.link = KCR_LINK_AUTO;
+	if (config->algo > KCR_ALGO_CHAIN)
+		sane.algo = KCR_ALGO_AUTO;
+	if (config->contract > KCR_ANY_ORDER)
+		sane.contract = KCR_FIXED_ORDER;
+	if (config->connect > KCR_CONNECT_LAZY)
+		sane.connect = KCR_CONNECT_AUTO;
 	sane.wires = NULL;
-	sane.algo = KCR_ALGO_AUTO;
-	sane.contract = KCR_FIXED_ORDER;
 	if (is_tcp(config))
 		rendezvous_tcp_refuse(&sane, error, sentence);
 	else

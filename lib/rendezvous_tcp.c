@@ -255,8 +255,12 @@ static void is_here(struct meeting *m, uint32_t rank)
 {
 	if (is_known(m, rank))
 		return;
-	if (rank < (uint32_t)m->size)
-		m->peers[rank].known = true;
+	/* It counts more ranks than this one: who knows how many are to come. */
+	if (rank >= (uint32_t)m->size) {
+		m->absent = KCR_RANKS_MAX;
+		return;
+	}
+	m->peers[rank].known = true;
 	m->absent--;
 }
 
@@ -1034,8 +1038,7 @@ void rendezvous_tcp_refuse(const struct kcr_config *config, int error,
 	blame(m, kcr_fail(NULL, error, "%s", sentence));
 	if (!m->rank) {
 		/* It may be the size that is wrong. */
-		if (m->size == 1)
-			m->absent = KCR_RANKS_MAX;
+		m->absent = KCR_RANKS_MAX;
 		if (!lead(m))
 			lead_tell(m);
 	} else {

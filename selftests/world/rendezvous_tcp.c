@@ -410,6 +410,16 @@ TEST_F_TIMEOUT(tcp, disagreement, 120)
 	}
 }
 
+/* Rank 0 counts fewer than there are: those that it does not know of hear, too. */
+TEST_F_TIMEOUT(tcp, too_small_for_rank_0, 60)
+{
+	self->job.odd_rank = 0;
+	self->job.name = "KCR_SIZE";
+	self->job.value = "2";
+	ASSERT_EQ(0, start_those(self, 4, try_to_come));
+	SEE_ALL(-EINVAL, 10, "rank 0 (", "local_size is 4, must be 1 to 2");
+}
+
 /* A rank that cannot be: the others must not wait for it until the time is up. */
 TEST_F_TIMEOUT(tcp, rank_out_of_range, 120)
 {
