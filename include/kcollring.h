@@ -240,7 +240,12 @@ void kcr_config_init(struct kcr_config *config);
  * -EEXIST	two processes claim one rank
  * -EADDRINUSE	the port of the rendezvous is in use; -EADDRNOTAVAIL its host is no address
  *	of rank 0's node
- * -ENODEV	KCR_LINK_MODULE, and the module is not loaded
+ * -ENODEV	KCR_LINK_MODULE, and the module is not loaded; between nodes, a rank without it or
+ *		without an RDMA device, or @wires with a name that is none
+ * -EPROTONOSUPPORT	between nodes, and kcollring_verbs.ko is not loaded
+ * -EHOSTUNREACH, -ETIMEDOUT, -ECONNREFUSED	a rank of another node cannot be
+ *		connected to; the sentence says by which wire and why
+ * -ECONNRESET	a rank died while the ranks came together
  * -EACCES	KCR_LINK_MODULE, and no permission for the device
  * -ETIMEDOUT	not all ranks came
  * -ENOMEM	memory, RLIMIT_MEMLOCK; -EDQUOT a quota of the module
@@ -294,6 +299,9 @@ const char *kcr_error(const struct kcr_world *world);
  * -EPROTO	ranks made different calls
  * -ETIMEDOUT	a rank did not come within the configured time
  * -ECONNRESET	a rank died, which includes an exit without kcr_world_destroy()
+ * -EHOSTUNREACH, -EHOSTDOWN, -ENODEV, -EIO	a way to a rank of another node broke: it
+ *		cannot be reached, its node says nothing, the RDMA device is gone, or another
+ *		work request failed
  * -ESHUTDOWN	a rank left
  */
 int kcr_allreduce(struct kcr_world *world, const void *send, void *recv,

@@ -264,8 +264,9 @@ static int plan(struct link *link, struct rendezvous *rv)
 			rankset_remove(&link->local, r);
 	wires = count_wires(config, rv);
 	link->board_slots = config->board_depth + MESH_SPARE_SLOTS;
-	kcr_debug(config, "link %s: %d wires",
-		  rankset_is_empty(&link->local) ? "mesh" : "module+mesh", wires);
+	kcr_debug(config, "link %s: %d wire%s to each rank of another node",
+		  rankset_is_empty(&link->local) ? "mesh" : "module+mesh", wires,
+		  wires == 1 ? "" : "s");
 	return mesh_create(link, rv, wires);
 }
 

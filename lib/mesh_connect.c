@@ -400,6 +400,21 @@ static int wait_connected(struct mesh *mesh, struct rendezvous *rv)
 	}
 }
 
+static void say_connected(const struct mesh *mesh, struct rendezvous *rv)
+{
+	const struct kcr_config *config = &mesh->link->world->config;
+	char way[KCR_ERROR_BYTES / 2];
+
+	if (!config->debug)
+		return;
+	rankset_for_each(rank, &mesh->peers) {
+		for (int wire = 0; wire < mesh->wires; wire++) {
+			name_way(mesh, rv, rank, wire, way, sizeof(way));
+			kcr_debug(config, "%s", way);
+		}
+	}
+}
+
 /* After the exchange: connect to the higher ranks, and wait for all. */
 int mesh_connect(struct mesh *mesh, struct rendezvous *rv)
 {
@@ -409,9 +424,11 @@ int mesh_connect(struct mesh *mesh, struct rendezvous *rv)
 		return 0;
 	err = start_all(mesh, rv, true) ?: wait_connected(mesh, rv);
 
-	if (!err)
-		mesh_open_small(mesh);
-	return err;
+	if (err)
+		return err;
+	say_connected(mesh, rv);
+	mesh_open_small(mesh);
+	return 0;
 }
 
 /* ---- channels ---- */

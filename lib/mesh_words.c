@@ -41,12 +41,12 @@ static const struct {
 	[KCR_REASON_GONE] = { "the connection ended without a word", NULL },
 	[KCR_REASON_DEVICE] = { "the RDMA device is gone", NULL },
 	[KCR_REASON_PROTOCOL] = { "the peer broke the rules", "rule" },
-	[KCR_REASON_SILENT] = { "no heartbeat from the peer's node", "for ms" },
-	[KCR_REASON_LOCAL] = { "this node could not make what a connection needs",
-			       NULL },
+	[KCR_REASON_SILENT] = { "no heartbeat from the peer's node", "ms" },
+	[KCR_REASON_LOCAL] = { "one of the two nodes could not make what a connection needs",
+				"errno" },
 	[KCR_REASON_REJECTED] = { "refused by something that is not kcollring",
 				  "status" },
-	[KCR_REASON_ENDED] = { "the world had failed", NULL },
+	[KCR_REASON_ENDED] = { "the world had failed", "first by rank" },
 };
 
 static const char * const completions[] = {
@@ -135,6 +135,17 @@ static void path_text(const struct kcr_conn_status *s, char *text, size_t size)
 	snprintf(text, size, ", GID %s -> %s, MTU %u", local, remote, s->mtu);
 }
 
+static const char * const states[] = {
+	[KCR_CONN_NONE] = "not made",
+	[KCR_CONN_EXPECTED] = "the peer has not connected",
+	[KCR_CONN_CONNECTING] = "no answer yet",
+	[KCR_CONN_UP] = "connected",
+	[KCR_CONN_LEFT] = "the peer has left",
+	[KCR_CONN_FAILED] = "failed",
+};
+
+#define STATES	(sizeof(states) / sizeof(states[0]))
+
 /**
  * mesh_describe() - a connection that is not as it should be
  * @c: the connection
@@ -152,9 +163,7 @@ void mesh_describe(const struct mesh_conn *c, char *text, size_t size)
 	if (s && s->state == KCR_CONN_FAILED)
 		why_text(s, why, sizeof(why));
 	else if (s)
-		snprintf(why, sizeof(why), "%s",
-			 s->state == KCR_CONN_EXPECTED ?
-			 "the peer has not connected" : "no answer yet");
+		snprintf(why, sizeof(why), "%s", states[s->state % STATES]);
 	snprintf(text, size, "%s %s -> %s%s: %s", c->local->device,
 		 address_text(&c->local->address, local),
 		 address_text(&c->remote->address, remote), path, why);
