@@ -125,4 +125,10 @@
  */
 #define DIFFER_NS		1000000000ull
 
+/*
+ * A kernel thread that polls for commands (KCR_URING=sqpoll) sleeps after this: as
+ * long as a rank that computes a step may leave it alone, and no CPU is burnt for long.
+ */
+#define SQPOLL_IDLE_MS		20u
+
 #endif /* KCR_LIMITS_H */

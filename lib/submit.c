@@ -17,6 +17,7 @@
 #include <unistd.h>
 #include <linux/kcollring.h>
 #include "kcr.h"
+#include "limits.h"
 #include "submit.h"
 
 #define ENTRIES		SUBMIT_BATCH
@@ -218,7 +219,11 @@ int submit_create(int device, const struct kcr_config *config,
 		  struct submit **out)
 {
 	const char *wanted = getenv("KCR_URING");
-	struct io_uring_params params = { .flags = IORING_SETUP_SQE128 };
+	bool polls = wanted && !strcmp(wanted, "sqpoll");
+	struct io_uring_params params = {
+		.flags = IORING_SETUP_SQE128 | (polls ? IORING_SETUP_SQPOLL : 0),
+		.sq_thread_idle = SQPOLL_IDLE_MS,
+	};
 	struct submit *s = calloc(1, sizeof(*s));
 	int err = -ECANCELED;
 
