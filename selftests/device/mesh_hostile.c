@@ -1189,7 +1189,8 @@ static void expect_refused(struct __test_metadata *_metadata, struct victim *v, 
 	if (is_known)
 		expect_broken(_metadata, v, v->low, 0, KCR_REASON_PROTOCOL, EBADMSG);
 	else
-		expect_broken(_metadata, v, v->low, 0, KCR_REASON_GONE, ECONNRESET);
+		expect_broken(_metadata, v, v->low, 0, KCR_REASON_COMPLETION,
+			      EHOSTUNREACH);
 }
 
 TEST_F(reaches, behind_the_ring)
