@@ -287,7 +287,8 @@ TEST_F_TIMEOUT(requests, of_two_threads, 120)
 static int destroy_pending(int rank, void *arg)
 {
 	struct kcr_request *request[3];
-	float data[500] = { 0 };
+	enum { COUNT = 8000 };
+	static float data[COUNT];
 	struct kcr_world *w;
 	char byte;
 	int done;
@@ -295,7 +296,7 @@ static int destroy_pending(int rank, void *arg)
 	RANK_OK(NULL, kcr_world_create(NULL, &w));
 	if (rank) {
 		RANK_OK(w, kcr_barrier(w));
-		RANK_GIVES(-ESHUTDOWN, w, kcr_allreduce(w, data, data, 500,
+		RANK_GIVES(-ESHUTDOWN, w, kcr_allreduce(w, data, data, COUNT,
 							KCR_F32, KCR_SUM));
 		RANK_SAYS(w, "rank 0 left");
 		RANK_OK(NULL, kcr_world_destroy(w));
@@ -303,8 +304,8 @@ static int destroy_pending(int rank, void *arg)
 	}
 	RANK_OK(w, kcr_barrier(w));
 	RANK_OK(w, kcr_irecv(w, &byte, 1, 1, &request[0]));
-	/* More than lanes hold: the others cannot finish it. */
-	RANK_OK(w, kcr_iallreduce(w, data, data, 500, KCR_F32, KCR_SUM,
+	/* More than lanes, or rings by four wires, hold: the others cannot finish it. */
+	RANK_OK(w, kcr_iallreduce(w, data, data, COUNT, KCR_F32, KCR_SUM,
 				  &request[1]));
 	RANK_OK(w, kcr_irecv(w, &byte, 1, 2, &request[2]));
 	RANK_OK(NULL, kcr_world_destroy(w));
