@@ -168,7 +168,6 @@ void conn_fail(struct conn *c, u32 reason, u32 detail, int error)
 	bool is_first, is_better, is_flushed;
 
 	spin_lock_bh(&c->lock);
-	/* What the peer had said before, if anything, tells more. */
 	is_flushed = reason == KCR_REASON_COMPLETION &&
 		     detail == IB_WC_WR_FLUSH_ERR;
 	is_first = conn_set_state(c, CONN_CLOSING);
