@@ -153,6 +153,13 @@ static bool may_try_again(const struct conn *c)
 	       (c->reason != KCR_REASON_TIMEOUT && may_wait(c));
 }
 
+/* No more than that it is over: what is heard later may tell why. */
+static bool says_little(u32 reason, u32 detail)
+{
+	return reason == KCR_REASON_GONE ||
+	       (reason == KCR_REASON_COMPLETION && detail == IB_WC_WR_FLUSH_ERR);
+}
+
 /**
  * conn_fail() - a connection cannot be made, or has broken
  * @c: the connection
@@ -165,18 +172,18 @@ static bool may_try_again(const struct conn *c)
  */
 void conn_fail(struct conn *c, u32 reason, u32 detail, int error)
 {
-	bool is_first, is_better, is_flushed;
+	bool is_vague = says_little(reason, detail), is_first, is_better;
 
 	spin_lock_bh(&c->lock);
-	is_flushed = reason == KCR_REASON_COMPLETION &&
-		     detail == IB_WC_WR_FLUSH_ERR;
 	is_first = conn_set_state(c, CONN_CLOSING);
 	/* What the peer had said before, if anything, tells more. */
 	if (is_first)
-		c->is_gone = reason == KCR_REASON_GONE || is_flushed;
-	/* Receives may be flushed before what flushes them has completed. */
-	is_better = c->is_gone && reason == KCR_REASON_COMPLETION &&
-		    !is_flushed;
+		c->is_gone = is_vague;
+	/*
+	 * Receives may be flushed before what flushes them has completed, and before
+	 * rdma_cm tells that the peer's node has refused.
+	 */
+	is_better = c->is_gone && !is_vague && reason != KCR_REASON_TIMEOUT;
 	if ((is_first || is_better) && !c->ends && !c->peer_has_left) {
 		c->reason = reason;
 		c->detail = detail;

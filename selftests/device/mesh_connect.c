@@ -217,6 +217,35 @@ TEST_F(mesh_connect, too_early)
 	close(fd);
 }
 
+/*
+ * Many at once: whoever is refused has receives posted, which the device flushes
+ * while rdma_cm has yet to tell who refused and why. That must not be all that is said.
+ */
+TEST_F(mesh_connect, refused_in_crowds)
+{
+	enum { CROWD = 16, ROUNDS = 4 };
+	struct kcr_conn_status *s[CROWD];
+	struct dev_world world;
+	int fd[CROWD];
+
+	for (int round = 0; round < ROUNDS; round++) {
+		for (int i = 0; i < CROWD; i++) {
+			world = dev_world(2);
+			fd[i] = dev_member(&world, 0);
+			ASSERT_LE(0, fd[i]);
+		}
+		for (int i = 0; i < CROWD; i++)
+			ASSERT_EQ(0, mesh_connect(fd[i], 1, 0));
+		for (int i = 0; i < CROWD; i++) {
+			s[i] = mesh_status(fd[i], 1, 0);
+			ASSERT_NE(MAP_FAILED, s[i]);
+			EXPECT_FAILED(s[i], 10, KCR_REASON_WORLD, 0, ENOENT);
+			munmap(s[i], sizeof(*s[i]));
+			close(fd[i]);
+		}
+	}
+}
+
 /* It is there, but expects another rank, or this one over another wire. */
 TEST_F(mesh_connect, not_expected)
 {
