@@ -9,9 +9,12 @@ KMOD_SOURCES := $(wildcard kmod/*.c kmod/*.h) kmod/Kbuild
 KMOD_VERBS := $(wildcard kmod/verbs/*.c kmod/verbs/*.h)
 KMOD_HEADERS := $(wildcard uapi/linux/*.h)
 
+# A kernel that is not installed: its release in KVER, its build folder in KDIR.
+kmod_kdir = $(or $(KDIR),/lib/modules/$(1)/build)
+
 # $(call kmod_make,release,more arguments of make). BTF needs the vmlinux of the
 # kernel, which header packages lack: it would only be told that it is skipped.
-kmod_make = $(MAKE) -C /lib/modules/$(1)/build M=$(CURDIR)/build/kmod/$(1) \
+kmod_make = $(MAKE) -C $(call kmod_kdir,$(1)) M=$(CURDIR)/build/kmod/$(1) \
 	KCR_ROOT=$(CURDIR) W=1 CONFIG_DEBUG_INFO_BTF_MODULES= $(2) modules
 
 # $(call kmod_links,release)
