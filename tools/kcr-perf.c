@@ -25,6 +25,7 @@ struct bench {
 	const char *types, *ops;		/* one, or all */
 	int root;
 	int iterations;
+	bool mean;			/* of the iterations, rather than the median */
 	int warmup;
 	int emulated;			/* ranks, or 0: kcr-run's */
 	bool in_place;
@@ -158,6 +159,16 @@ static void average_times(struct bench *bench)
 		t[i] /= bench->ranks;
 }
 
+static double mean(const double *t, int n)
+{
+	double sum = 0;
+	int i;
+
+	for (i = 0; i < n; i++)
+		sum += t[i];
+	return sum / n;
+}
+
 static void summarise_times(struct bench *bench, struct measure *m, size_t size)
 {
 	int n = bench->iterations;
@@ -165,7 +176,10 @@ static void summarise_times(struct bench *bench, struct measure *m, size_t size)
 
 	average_times(bench);
 	qsort(t, (size_t)n, sizeof(*t), ascending);
-	m->time_us = n % 2 ? t[n / 2] : (t[n / 2 - 1] + t[n / 2]) / 2;
+	if (bench->mean)
+		m->time_us = mean(t, n);
+	else
+		m->time_us = n % 2 ? t[n / 2] : (t[n / 2 - 1] + t[n / 2]) / 2;
 	m->min_us = t[0];
 	m->max_us = t[n - 1];
 	m->algbw = m->time_us > 0 ? (double)size / m->time_us / 1e3 : 0;
@@ -599,6 +613,7 @@ static bool measure_and_print(struct bench *bench)
 		.algorithm = bench->algorithm,
 		.contract = kcr_contract(world),
 		.iterations = bench->iterations,
+		.mean = bench->mean,
 		.warmup = bench->warmup,
 		.checked = bench->check,
 	};
@@ -647,6 +662,7 @@ static const char usage_text[] =
 "  -w, --warmup N         how often to run before that (default 5)\n"
 "  -i, --inplace          measure in place too\n"
 "  -c, --check 0|1        compare with the oracle (default 1)\n"
+"      --mean             the mean of the iterations, not their median\n"
 "      --emulate RANKS    all ranks in this process, over emulated links; the time is\n"
 "                         that of all together\n"
 "      --json FILE        write JSON too; '-': JSON instead of the table\n"
@@ -757,7 +773,7 @@ static void check_pair(const struct bench *bench)
 	exit(2);
 }
 
-enum { OPTION_JSON = 256, OPTION_EMULATE, OPTION_VERSION };
+enum { OPTION_JSON = 256, OPTION_MEAN, OPTION_EMULATE, OPTION_VERSION };
 
 static const struct option options[] = {
 	{ "minbytes", required_argument, NULL, 'b' },
@@ -771,6 +787,7 @@ static const struct option options[] = {
 	{ "warmup", required_argument, NULL, 'w' },
 	{ "inplace", no_argument, NULL, 'i' },
 	{ "check", required_argument, NULL, 'c' },
+	{ "mean", no_argument, NULL, OPTION_MEAN },
 	{ "emulate", required_argument, NULL, OPTION_EMULATE },
 	{ "json", required_argument, NULL, OPTION_JSON },
 	{ "help", no_argument, NULL, 'h' },
@@ -813,6 +830,9 @@ static void take_option(struct bench *bench, int option)
 		break;
 	case 'c':
 		bench->check = parse_count(optarg, 0, 1) > 0;
+		break;
+	case OPTION_MEAN:
+		bench->mean = true;
 		break;
 	case OPTION_EMULATE:
 		bench->emulated = parse_count(optarg, 1, KCR_RANKS_MAX);

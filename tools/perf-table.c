@@ -13,12 +13,13 @@ void table_begin(struct table *table, const struct heading *heading)
 	const char *unit = table->in_place ?
 		"           (us)  (GB/s)  (GB/s)" : "";
 
-	table->json = json_pack("{s:s, s:s, s:s, s:i, s:s, s:s, s:s, s:i, s:i, s:b, s:[]}",
+	table->json = json_pack("{s:s, s:s, s:s, s:i, s:s, s:s, s:s, s:i, s:s, s:i, s:b, s:[]}",
 				"tool", "kcr-perf", "version", kcr_version(),
 				"collective", heading->collective, "ranks", table->ranks,
 				"link", heading->link, "algorithm", heading->algorithm,
 				"contract", heading->contract,
-				"iterations", heading->iterations, "warmup", heading->warmup,
+				"iterations", heading->iterations, "time",
+				heading->mean ? "mean" : "median", "warmup", heading->warmup,
 				"checked", heading->checked, "rows");
 	if (!table->text)
 		return;
@@ -28,8 +29,8 @@ void table_begin(struct table *table, const struct heading *heading)
 	fprintf(table->text, "# contract %s%s\n", heading->contract,
 		heading->checked ? "" : "; not compared with the oracle");
 	fprintf(table->text,
-		"# median of %d iterations after %d to warm up, each the mean of the ranks' times\n",
-		heading->iterations, heading->warmup);
+		"# %s of %d iterations after %d to warm up, each the mean of the ranks' times\n",
+		heading->mean ? "mean" : "median", heading->iterations, heading->warmup);
 	if (table->in_place)
 		fprintf(table->text, "#%42s%31s%31s\n", "", "out-of-place         ",
 			"in-place           ");

@@ -119,7 +119,7 @@ size_t call_takes(const struct collective *collective, const struct call *call);
 /* perf-table.c: results as text and JSON. */
 
 struct measure {
-	double time_us;			/* median */
+	double time_us;			/* median, or mean if asked for */
 	double min_us;
 	double max_us;
 	double algbw;			/* GB/s, 10^9 */
@@ -158,6 +158,7 @@ struct heading {
 	const char *algorithm;
 	const char *contract;
 	int iterations;
+	bool mean;
 	int warmup;
 	bool checked;
 };

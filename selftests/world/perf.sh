@@ -54,7 +54,7 @@ if [ "$link" = module ] && ! [ -w /dev/kcollring ]; then
 	echo "1..0 # SKIP no /dev/kcollring: insmod kcollring.ko"
 	exit 4
 fi
-echo "1..10"
+echo "1..11"
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 for algorithm in direct owner chain; do
@@ -70,3 +70,11 @@ done
 ./kcr-perf --emulate 2 allreduce -d f32 -o bxor > "$tmp/refused" 2>&1
 [ $? -eq 2 ] && grep -q 'there is no bxor of f32' "$tmp/refused"
 report $? "an operation that the type does not have"
+# The time is the median, or the mean if asked for: between the least and the most.
+./kcr-perf --emulate 2 allreduce -e 8 --json - > "$tmp/median" &&
+	./kcr-perf --emulate 2 allreduce -e 8 -n 50 --mean --json - > "$tmp/mean" &&
+	grep -q '"time": "median"' "$tmp/median" && grep -q '"time": "mean"' "$tmp/mean" &&
+	awk '/"(time|min|max)_us"/ { v[$1] = $2 + 0 }
+		END { exit !(v["\"min_us\":"] > 0 && v["\"time_us\":"] >= v["\"min_us\":"] &&
+			v["\"time_us\":"] <= v["\"max_us\":"]) }' "$tmp/mean"
+report $? "the median or the mean"
