@@ -51,14 +51,10 @@ static bool is_up(const struct mesh_conn *c)
 			    KCR_CONN_UP;
 }
 
-/* The mesh cannot go on for this rank: the first reason stays. */
 static void break_mesh(struct mesh *mesh, int err, const char *what, int rank)
 {
-	if (mesh->error)
-		return;
-	mesh->error = err;
-	snprintf(mesh->sentence, sizeof(mesh->sentence), "%s rank %d: %s", what,
-		 rank, strerror(-err));
+	mesh_give_up(mesh, kcr_fail(NULL, err, "%s rank %d: %s", what, rank,
+				    strerror(-err)));
 }
 
 /* ---- sending ---- */

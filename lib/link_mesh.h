@@ -187,6 +187,7 @@ int mesh_expect(struct mesh *mesh, struct rendezvous *rv);
 int mesh_connect(struct mesh *mesh, struct rendezvous *rv);
 void mesh_place(struct mesh *mesh);
 void mesh_use(struct mesh *mesh, int rank, int wire);
+void mesh_give_up(struct mesh *mesh, int err);
 void mesh_look_for_failure(struct mesh *mesh);
 unsigned int mesh_member(const struct mesh *mesh, int rank);
 int mesh_check(struct kcr_request *r);

@@ -271,8 +271,12 @@ int mesh_expect(struct mesh *mesh, struct rendezvous *rv)
 	return start_all(mesh, rv, false);
 }
 
-/* The mesh cannot go on for this rank: kcr_error(NULL) says why. */
-static void give_up(struct mesh *mesh, int err)
+/**
+ * mesh_give_up() - the mesh cannot go on for this rank
+ * @mesh: the mesh; the first reason stays
+ * @err: of kcr_fail(), whose sentence is kept with it
+ */
+void mesh_give_up(struct mesh *mesh, int err)
 {
 	if (mesh->error)
 		return;
@@ -299,7 +303,7 @@ void mesh_use(struct mesh *mesh, int rank, int wire)
 	err = start_one(mesh, mesh->rv, rank, wire) ?:
 	      map_page(mesh, rank, wire);
 	if (err)
-		give_up(mesh, err);
+		mesh_give_up(mesh, err);
 }
 
 static unsigned int state_of(const struct mesh_conn *c)
@@ -509,10 +513,10 @@ void mesh_look_for_failure(struct mesh *mesh)
 			    c->status->reason == KCR_REASON_ENDED)
 				continue;
 			name_way(mesh, mesh->rv, rank, wire, way, sizeof(way));
-			give_up(mesh, kcr_fail(NULL, -(int)c->status->error,
-					       "rank %d is not connected to %s",
-					       mesh->link->world->config.rank,
-					       way));
+			mesh_give_up(mesh, kcr_fail(NULL, -(int)c->status->error,
+						    "rank %d is not connected to %s",
+						    mesh->link->world->config.rank,
+						    way));
 		}
 	}
 }
