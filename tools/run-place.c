@@ -82,6 +82,11 @@ static bool complete_rendezvous(struct place *place)
 	const char *port = environment("MASTER_PORT");
 	const char *nodes = environment("KCR_NODE_ADDRS");
 
+	/* The rest of it is the ranks' to understand; that it is one is seen at once. */
+	if (place->rendezvous && strncmp(place->rendezvous, "tcp:", 4) &&
+	    strncmp(place->rendezvous, "file:/", 6))
+		return wrong(place, "--rdzv must be tcp:host:port or file:/directory, not %s",
+			     place->rendezvous);
 	if (place->rendezvous || place->nodes == 1)
 		return true;
 	place->rendezvous = environment("KCR_RENDEZVOUS");

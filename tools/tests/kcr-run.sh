@@ -249,13 +249,18 @@ check "several nodes need a place to meet"
 go --nnodes 2 --rdzv '' -n 1 true
 refused '--rdzv needs a place'
 check "an empty place is refused"
-go --nnodes 2 --node-rank 1 --rdzv x -n 3 sh -c '[ $KCR_RANK = 4 ] && exit 7; exit 0'
+for place in x x:1 tcp file:x; do
+	go --nnodes 2 --rdzv "$place" -n 1 true
+	refused "--rdzv must be tcp:host:port or file:/directory, not $place"
+	check "a place '$place' is refused"
+done
+go --nnodes 2 --node-rank 1 --rdzv tcp:x:1 -n 3 sh -c '[ $KCR_RANK = 4 ] && exit 7; exit 0'
 [ $status -eq 7 ] && says err 'rank 4 \(pid [0-9]+\) exited with status 7'
 check "a rank that failed is named as in the job"
-go --nnodes 2 --node-rank 1 --rdzv x --grace 0.3 -n 3 sh -c '[ $KCR_RANK = 4 ] && exit 7; exec sleep 30116'
+go --nnodes 2 --node-rank 1 --rdzv tcp:x:1 --grace 0.3 -n 3 sh -c '[ $KCR_RANK = 4 ] && exit 7; exec sleep 30116'
 [ $status -eq 7 ] && says err 'ranks 3, 5: still there' && gone 30116
 check "so are those that still run, and only they are ended"
-echo typed | "$run" --nnodes 2 --node-rank 1 --rdzv x -n 2 sh -c 'cat; echo end' >out 2>err
+echo typed | "$run" --nnodes 2 --node-rank 1 --rdzv tcp:x:1 -n 2 sh -c 'cat; echo end' >out 2>err
 [ "$(sort out | tr '\n' '|')" = '[2] end|[3] end|' ]
 check "stdin is rank 0's, who is elsewhere"
 
