@@ -9,29 +9,9 @@
 #include <pthread.h>
 #include <sys/stat.h>
 
-#include "kselftest_harness.h"
-#include "data.h"
-#include "ranks.h"
+#include "coming.h"
 
 #define MOST_RANKS	8
-
-struct shared {
-	struct ranks_meeting meeting;
-	struct ranks_outcome outcome[KCR_RANKS_MAX];
-	pid_t pid[KCR_RANKS_MAX];
-};
-
-/* How the ranks of a test come. */
-struct job {
-	struct shared *shared;
-	int no_job;		/* without KCR_JOB */
-	int odd_rank;		/* sets the variable below, or -1 */
-	const char *name, *value;
-	int missing;		/* a bit for each rank that does not come */
-	double delay;		/* of the odd rank */
-	long rounds;
-	const char *place;	/* a directory that is not there yet */
-};
 
 FIXTURE(rendezvous) {
 	struct job job;
@@ -46,7 +26,7 @@ FIXTURE_SETUP(rendezvous)
 		SKIP(return, "%s", why);
 	setenv("KCR_TIMEOUT", "30", 1);
 	setenv("KCR_RENDEZVOUS_TIMEOUT", "20", 1);
-	self->job.shared = ranks_shared(sizeof(struct shared));
+	self->job.shared = coming_shared();
 	ASSERT_NE(NULL, self->job.shared);
 	self->job.odd_rank = -1;
 }
@@ -55,113 +35,6 @@ FIXTURE_TEARDOWN(rendezvous)
 {
 	if (self->r.n)
 		ranks_end(&self->r);
-}
-
-static int reduce(struct kcr_world *w, int rank, uint64_t seed)
-{
-	double x[100], want[100];
-
-	data_fill(x, 100, KCR_F64, rank, seed);
-	RANK_OK(w, kcr_allreduce(w, x, x, 100, KCR_F64, KCR_SUM));
-	RANK_OK(NULL, data_expect(want, 100, KCR_F64, KCR_SUM, kcr_size(w), seed));
-	RANK_TRUE(data_differ(want, x, 100, KCR_F64) < 0);
-	return 0;
-}
-
-/* What each rank of a job does to its environment. */
-static void come_as_told(int rank, const struct job *job)
-{
-	job->shared->pid[rank] = getpid();
-	if (job->no_job)
-		unsetenv("KCR_JOB");
-	if (rank != job->odd_rank)
-		return;
-	if (job->name)
-		setenv(job->name, job->value, 1);
-	ranks_sleep(job->delay);
-}
-
-/* Come together, reduce once, go. */
-static int come_together(int rank, void *arg)
-{
-	const struct job *job = arg;
-	struct kcr_world *w;
-
-	come_as_told(rank, job);
-	RANK_OK(NULL, kcr_world_create(NULL, &w));
-	if (reduce(w, rank, 1))
-		return 1;
-	RANK_OK(NULL, kcr_world_destroy(w));
-	return 0;
-}
-
-/* Try to come together, and tell what that gave. */
-static int try_to_come(int rank, void *arg)
-{
-	const struct job *job = arg;
-	struct kcr_world *w = (void *)1;
-	int err;
-
-	come_as_told(rank, job);
-	err = kcr_world_create(NULL, &w);
-	ranks_record(&job->shared->outcome[rank], NULL, err);
-	if (err)
-		RANK_TRUE(!w);
-	else
-		RANK_OK(NULL, kcr_world_destroy(w));
-	return 0;
-}
-
-/* Start @n ranks but the missing, wait for them; how many failed. */
-static int start_those(struct ranks *r, int n, const struct job *job,
-		       int (*fn)(int rank, void *arg))
-{
-	int rank, err = ranks_init(r, n);
-
-	memset(job->shared, 0, sizeof(*job->shared));
-	for (rank = 0; rank < n && !err; rank++)
-		if (!(job->missing >> rank & 1))
-			err = ranks_start_one(r, rank, fn, (void *)job);
-	return err;
-}
-
-/* All but the missing have come to @err and say every one of @says. */
-static void see_all(struct __test_metadata *_metadata, struct ranks *r,
-		    const struct job *job, int err, double seconds,
-		    const char * const says[])
-{
-	double began = ranks_now();
-	int rank, i;
-
-	EXPECT_EQ(0, ranks_wait(r, 40));
-	EXPECT_LT(ranks_now() - began, seconds);
-	EXPECT_EQ(0, ranks_report(r));
-	for (rank = 0; rank < r->n; rank++) {
-		const struct ranks_outcome *o = &job->shared->outcome[rank];
-
-		if (job->missing >> rank & 1)
-			continue;
-		EXPECT_EQ(err, o->err) {
-			TH_LOG("rank %d: %s", rank, o->said);
-		}
-		for (i = 0; says[i]; i++) {
-			EXPECT_NE(NULL, strstr(o->said, says[i])) {
-				TH_LOG("rank %d says \"%s\", not \"%s\"", rank,
-				       o->said, says[i]);
-			}
-		}
-	}
-}
-
-#define SEE_ALL(err, seconds, ...) \
-	see_all(_metadata, &self->r, &self->job, err, seconds, \
-		(const char * const []){ __VA_ARGS__, NULL })
-
-/* One test after another in one directory of its own. */
-static void again(struct _test_data_rendezvous *self)
-{
-	ranks_end(&self->r);
-	self->r.n = 0;
 }
 
 TEST_F_TIMEOUT(rendezvous, leaves_nothing_behind, 60)
@@ -173,7 +46,7 @@ TEST_F_TIMEOUT(rendezvous, leaves_nothing_behind, 60)
 		EXPECT_EQ(0, ranks_wait(&self->r, 30));
 		EXPECT_EQ(0, ranks_report(&self->r));
 		EXPECT_EQ(0, ranks_files(&self->r));
-		again(self);
+		again(&self->r);
 	}
 }
 
@@ -203,7 +76,7 @@ TEST_F_TIMEOUT(rendezvous, stale_files, 240)
 		ASSERT_EQ(0, ranks_report(&self->r)) {
 			TH_LOG("in round %ld", round);
 		}
-		again(self);
+		again(&self->r);
 	}
 }
 
@@ -231,7 +104,7 @@ TEST_F_TIMEOUT(rendezvous, launched_again_after_an_error, 60)
 		EXPECT_EQ(0, ranks_wait(&self->r, 30));
 		EXPECT_EQ(0, ranks_report(&self->r));
 		self->job.delay = 0;
-		again(self);
+		again(&self->r);
 	}
 }
 
@@ -258,9 +131,7 @@ TEST_F_TIMEOUT(rendezvous, rubbish, 60)
 	}
 	for (i = 0; i < 3; i++)
 		ranks_start_one(&self->r, i, come_together, &self->job);
-	EXPECT_EQ(0, ranks_wait(&self->r, 30));
-	EXPECT_EQ(0, ranks_report(&self->r));
-	again(self);
+	see_well(_metadata, &self->r);
 	/* There: all say so, soon. */
 	ASSERT_EQ(0, ranks_init(&self->r, 3));
 	snprintf(path, sizeof(path), "%s/%s", self->r.dir, names[0]);
@@ -363,7 +234,7 @@ static void come_twice(struct __test_metadata *_metadata,
 	}
 	SEE_ALL(-EEXIST, 10, "claimed twice", pids[0], pids[1]);
 	EXPECT_EQ(r.pid[twice], waitpid(r.pid[twice], NULL, 0));
-	again(self);
+	again(&self->r);
 }
 
 TEST_F_TIMEOUT(rendezvous, a_rank_twice, 120)
@@ -411,7 +282,7 @@ TEST_F_TIMEOUT(rendezvous, rank_out_of_range, 120)
 		self->job.delay = i % 2 * 0.1;
 		ASSERT_EQ(0, start_those(&self->r, 4, &self->job, try_to_come));
 		SEE_ALL(-EINVAL, 10, cases[i].says);
-		again(self);
+		again(&self->r);
 	}
 }
 
@@ -457,7 +328,7 @@ TEST_F_TIMEOUT(rendezvous, disagreement, 120)
 				said = cases[i].ours;
 			SEE_ALL(-EINVAL, 10, "ranks disagree on ", cases[i].field,
 				odd, "host ", "pid ", said, theirs);
-			again(self);
+			again(&self->r);
 		}
 	}
 }
@@ -479,7 +350,7 @@ TEST_F_TIMEOUT(rendezvous, missing, 60)
 		self->job.missing = cases[i].missing;
 		ASSERT_EQ(0, start_those(&self->r, 4, &self->job, try_to_come));
 		SEE_ALL(-ETIMEDOUT, 5, cases[i].says, "after 1.0 s");
-		again(self);
+		again(&self->r);
 	}
 }
 
@@ -493,36 +364,15 @@ TEST_F_TIMEOUT(rendezvous, death_of_one_that_waits, 60)
 		self->job.missing = 1 << 3;
 		ASSERT_EQ(0, start_those(&self->r, 4, &self->job, try_to_come));
 		ranks_sleep(0.3);
-		ranks_kill(&self->r, victim, SIGKILL);
-		while (!ranks_ended(&self->r, victim))
-			ranks_sleep(0.001);
-		self->r.status[victim] = 0;
+		kill_rank(&self->r, victim);
 		self->job.missing |= 1 << victim;
 		snprintf(says, sizeof(says), "rank %d died", victim);
 		SEE_ALL(-ECONNRESET, 5, says, "came together", "pid ");
-		again(self);
+		again(&self->r);
 	}
 }
 
 /* One is killed at any moment: the others know, whatever they are at. */
-static int come_and_reduce(int rank, void *arg)
-{
-	const struct job *job = arg;
-	struct ranks_outcome *o = &job->shared->outcome[rank];
-	struct kcr_world *w;
-	double x = rank;
-	int err;
-
-	if (ranks_record(o, NULL, kcr_world_create(NULL, &w)))
-		return 0;
-	do {
-		err = kcr_allreduce(w, &x, &x, 1, KCR_F64, KCR_SUM);
-	} while (!err);
-	ranks_record(o, w, err);
-	RANK_OK(NULL, kcr_world_destroy(w));
-	return 0;
-}
-
 TEST_F_TIMEOUT(rendezvous, death_at_any_moment, 240)
 {
 	long round, rounds = ranks_rounds(640) / 8 + 5;
@@ -539,10 +389,7 @@ TEST_F_TIMEOUT(rendezvous, death_at_any_moment, 240)
 					 come_and_reduce));
 		ranks_sleep(data_random(&random) % 1000 / 1e3 *
 			    (ranks_link_is_module() ? 0.1 : 0.012));
-		ranks_kill(&self->r, victim, SIGKILL);
-		while (!ranks_ended(&self->r, victim))
-			ranks_sleep(0.001);
-		self->r.status[victim] = 0;
+		kill_rank(&self->r, victim);
 		self->job.missing = 1 << victim;
 		snprintf(says, sizeof(says), "rank %d", victim);
 		if (self->job.shared->outcome[!victim].err == -ETIMEDOUT) {
@@ -554,7 +401,7 @@ TEST_F_TIMEOUT(rendezvous, death_at_any_moment, 240)
 			else
 				SEE_ALL(-ECONNRESET, 10, says, "died");
 		}
-		again(self);
+		again(&self->r);
 	}
 }
 

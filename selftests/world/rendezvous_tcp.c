@@ -8,27 +8,9 @@
 #include <arpa/inet.h>
 #include <netdb.h>
 
-#include "kselftest_harness.h"
-#include "data.h"
-#include "ranks.h"
+#include "coming.h"
 
 #define LOOPBACK	"tcp:127.0.0.1"
-
-struct shared {
-	struct ranks_meeting meeting;
-	struct ranks_outcome outcome[KCR_RANKS_MAX];
-	double acted;
-};
-
-/* How the ranks of a test come. */
-struct job {
-	struct shared *shared;
-	int odd_rank;		/* sets the variable below, or -1 */
-	const char *name, *value;
-	int missing;		/* a bit for each rank that does not come */
-	double delay;		/* of the odd rank */
-	long rounds;
-};
 
 FIXTURE(tcp) {
 	struct job job;
@@ -44,7 +26,7 @@ FIXTURE_SETUP(tcp)
 	setenv("KCR_TIMEOUT", "40", 1);
 	setenv("KCR_RENDEZVOUS_TIMEOUT", "40", 1);
 	setenv("KCR_TEST_MEET", LOOPBACK, 1);
-	self->job.shared = ranks_shared(sizeof(struct shared));
+	self->job.shared = coming_shared();
 	ASSERT_NE(NULL, self->job.shared);
 	self->job.odd_rank = -1;
 }
@@ -53,144 +35,6 @@ FIXTURE_TEARDOWN(tcp)
 {
 	if (self->r.n)
 		ranks_end(&self->r);
-}
-
-static int reduce(struct kcr_world *w, int rank, uint64_t seed)
-{
-	double x[100], want[100];
-
-	data_fill(x, 100, KCR_F64, rank, seed);
-	RANK_OK(w, kcr_allreduce(w, x, x, 100, KCR_F64, KCR_SUM));
-	RANK_OK(NULL, data_expect(want, 100, KCR_F64, KCR_SUM, kcr_size(w), seed));
-	RANK_TRUE(data_differ(want, x, 100, KCR_F64) < 0);
-	return 0;
-}
-
-static void come_as_told(int rank, const struct job *job)
-{
-	if (rank != job->odd_rank)
-		return;
-	if (job->name)
-		setenv(job->name, job->value, 1);
-	ranks_sleep(job->delay);
-}
-
-/* Come together, reduce, go; again, if there are to be rounds. */
-static int come_together(int rank, void *arg)
-{
-	const struct job *job = arg;
-	struct kcr_world *w;
-	long i = 0;
-
-	come_as_told(rank, job);
-	do {
-		RANK_OK(NULL, kcr_world_create(NULL, &w));
-		if (reduce(w, rank, i))
-			return 1;
-		RANK_OK(NULL, kcr_world_destroy(w));
-	} while (++i < job->rounds);
-	return 0;
-}
-
-/* Try to come together, and tell what that gave. */
-static int try_to_come(int rank, void *arg)
-{
-	const struct job *job = arg;
-	struct kcr_world *w = (void *)1;
-	int err;
-
-	come_as_told(rank, job);
-	err = kcr_world_create(NULL, &w);
-	ranks_record(&job->shared->outcome[rank], NULL, err);
-	if (err)
-		RANK_TRUE(!w);
-	else
-		RANK_OK(NULL, kcr_world_destroy(w));
-	return 0;
-}
-
-static int is_missing(const struct job *job, int rank)
-{
-	return rank < 31 && job->missing >> rank & 1;
-}
-
-/* Start the ranks of self->r, but the missing. */
-static int start_ranks(struct _test_data_tcp *self,
-		       int (*fn)(int rank, void *arg))
-{
-	int rank, err = 0;
-
-	memset(self->job.shared, 0, sizeof(*self->job.shared));
-	for (rank = 0; rank < self->r.n && !err; rank++)
-		if (!is_missing(&self->job, rank))
-			err = ranks_start_one(&self->r, rank, fn, &self->job);
-	return err;
-}
-
-static int start_those(struct _test_data_tcp *self, int n,
-		       int (*fn)(int rank, void *arg))
-{
-	return ranks_init(&self->r, n) ?: start_ranks(self, fn);
-}
-
-/* Rank @rank has come to @err and says every one of @says. */
-static void see_rank(struct __test_metadata *_metadata,
-		     const struct ranks_outcome *o, int rank, int err,
-		     const char * const says[])
-{
-	int i;
-
-	EXPECT_EQ(1, o->done);
-	EXPECT_EQ(err, o->err) {
-		TH_LOG("rank %d: %s", rank, o->said);
-	}
-	for (i = 0; says[i]; i++) {
-		EXPECT_NE(NULL, strstr(o->said, says[i])) {
-			TH_LOG("rank %d says \"%s\", not \"%s\"", rank, o->said,
-			       says[i]);
-		}
-	}
-}
-
-#define SEE_RANK(rank, err, ...) \
-	see_rank(_metadata, &self->job.shared->outcome[rank], rank, err, \
-		 (const char * const []){ __VA_ARGS__, NULL })
-
-static void see_all(struct __test_metadata *_metadata,
-		    struct _test_data_tcp *self, int err, double seconds,
-		    const char * const says[])
-{
-	double began = ranks_now();
-	int rank;
-
-	EXPECT_EQ(0, ranks_wait(&self->r, 60));
-	EXPECT_LT(ranks_now() - began, seconds);
-	EXPECT_EQ(0, ranks_report(&self->r));
-	for (rank = 0; rank < self->r.n; rank++)
-		if (!is_missing(&self->job, rank))
-			see_rank(_metadata, &self->job.shared->outcome[rank], rank,
-				 err, says);
-}
-
-#define SEE_ALL(err, seconds, ...) \
-	see_all(_metadata, self, err, seconds, \
-		(const char * const []){ __VA_ARGS__, NULL })
-
-/* All have come, met, and gone. */
-static void see_well(struct __test_metadata *_metadata,
-		     struct _test_data_tcp *self)
-{
-	EXPECT_EQ(0, ranks_wait(&self->r, 60));
-	EXPECT_EQ(0, ranks_report(&self->r));
-	ranks_end(&self->r);
-	self->r.n = 0;
-}
-
-static void again(struct _test_data_tcp *self)
-{
-	ranks_end(&self->r);
-	self->r.n = 0;
-	self->job.missing = 0;
 }
 
 static int has_ipv6(void)
@@ -214,8 +58,9 @@ static void meet_at(struct __test_metadata *_metadata,
 
 	setenv("KCR_TEST_MEET", host, 1);
 	for (i = 0; i < ARRAY_SIZE(sizes); i++) {
-		ASSERT_EQ(0, start_those(self, sizes[i], come_together));
-		see_well(_metadata, self);
+		ASSERT_EQ(0, start_those(&self->r, sizes[i], &self->job,
+					 come_together));
+		see_well(_metadata, &self->r);
 	}
 }
 
@@ -241,7 +86,8 @@ TEST_F_TIMEOUT(tcp, many_ranks, 240)
 	setenv("KCR_LANE_BYTES", "64", 1);
 	setenv("KCR_BOARD_BYTES", "256", 1);
 	setenv("KCR_RENDEZVOUS_TIMEOUT", "100", 1);
-	ASSERT_EQ(0, start_those(self, ranks_are_slow() ? 32 : 100, come_together));
+	ASSERT_EQ(0, start_those(&self->r, ranks_are_slow() ? 32 : 100, &self->job,
+				 come_together));
 	EXPECT_EQ(0, ranks_wait(&self->r, 200));
 	EXPECT_EQ(0, ranks_report(&self->r));
 }
@@ -249,7 +95,7 @@ TEST_F_TIMEOUT(tcp, many_ranks, 240)
 TEST_F_TIMEOUT(tcp, one_world_after_another, 240)
 {
 	self->job.rounds = 50;
-	ASSERT_EQ(0, start_those(self, 3, come_together));
+	ASSERT_EQ(0, start_those(&self->r, 3, &self->job, come_together));
 	EXPECT_EQ(0, ranks_wait(&self->r, 200));
 	EXPECT_EQ(0, ranks_report(&self->r));
 }
@@ -282,7 +128,7 @@ static int have_two(int rank, void *arg)
 
 TEST_F_TIMEOUT(tcp, two_launches_at_one_port, 120)
 {
-	ASSERT_EQ(0, start_those(self, 4, have_two));
+	ASSERT_EQ(0, start_those(&self->r, 4, &self->job, have_two));
 	EXPECT_EQ(0, ranks_wait(&self->r, 100));
 	EXPECT_EQ(0, ranks_report(&self->r));
 }
@@ -310,21 +156,21 @@ static int come_by_launcher(int rank, void *arg)
 
 TEST_F_TIMEOUT(tcp, launcher, 120)
 {
-	ASSERT_EQ(0, start_those(self, 3, come_by_launcher));
-	see_well(_metadata, self);
+	ASSERT_EQ(0, start_those(&self->r, 3, &self->job, come_by_launcher));
+	see_well(_metadata, &self->r);
 	if (!has_ipv6())
 		return;
 	setenv("KCR_TEST_MEET", "tcp:[::1]", 1);
-	ASSERT_EQ(0, start_those(self, 3, come_by_launcher));
-	see_well(_metadata, self);
+	ASSERT_EQ(0, start_those(&self->r, 3, &self->job, come_by_launcher));
+	see_well(_metadata, &self->r);
 }
 
 TEST_F_TIMEOUT(tcp, rank_0_late, 60)
 {
 	self->job.odd_rank = 0;
 	self->job.delay = 2;
-	ASSERT_EQ(0, start_those(self, 4, come_together));
-	see_well(_metadata, self);
+	ASSERT_EQ(0, start_those(&self->r, 4, &self->job, come_together));
+	see_well(_metadata, &self->r);
 }
 
 TEST_F_TIMEOUT(tcp, missing, 60)
@@ -342,9 +188,9 @@ TEST_F_TIMEOUT(tcp, missing, 60)
 	setenv("KCR_RENDEZVOUS_TIMEOUT", "2", 1);
 	for (i = 0; i < ARRAY_SIZE(cases); i++) {
 		self->job.missing = cases[i].missing;
-		ASSERT_EQ(0, start_those(self, 4, try_to_come));
+		ASSERT_EQ(0, start_those(&self->r, 4, &self->job, try_to_come));
 		SEE_ALL(-ETIMEDOUT, 10, cases[i].says, "after 2.0 s");
-		again(self);
+		again(&self->r);
 	}
 }
 
@@ -368,7 +214,7 @@ static void come_twice(struct __test_metadata *_metadata,
 			ranks_start_one(&self->r, rank, try_to_come, &self->job);
 	SEE_ALL(-EEXIST, 20, "claimed twice", "by host ", pids[0], pids[1]);
 	EXPECT_EQ(r.pid[twice], waitpid(r.pid[twice], NULL, 0));
-	again(self);
+	again(&self->r);
 }
 
 TEST_F_TIMEOUT(tcp, a_rank_twice, 120)
@@ -402,10 +248,10 @@ TEST_F_TIMEOUT(tcp, disagreement, 120)
 			self->job.value = cases[i].theirs;
 			snprintf(odd, sizeof(odd), "rank %d (", n);
 			snprintf(theirs, sizeof(theirs), "\"%s\"", cases[i].theirs);
-			ASSERT_EQ(0, start_those(self, 3, try_to_come));
+			ASSERT_EQ(0, start_those(&self->r, 3, &self->job, try_to_come));
 			SEE_ALL(-EINVAL, 20, "ranks disagree on ", cases[i].field,
 				odd, "host ", "pid ", cases[i].ours, theirs);
-			again(self);
+			again(&self->r);
 		}
 	}
 }
@@ -416,7 +262,7 @@ TEST_F_TIMEOUT(tcp, too_small_for_rank_0, 60)
 	self->job.odd_rank = 0;
 	self->job.name = "KCR_SIZE";
 	self->job.value = "2";
-	ASSERT_EQ(0, start_those(self, 4, try_to_come));
+	ASSERT_EQ(0, start_those(&self->r, 4, &self->job, try_to_come));
 	SEE_ALL(-EINVAL, 10, "rank 0 (", "local_size is 4, must be 1 to 2");
 }
 
@@ -439,9 +285,9 @@ TEST_F_TIMEOUT(tcp, rank_out_of_range, 120)
 		self->job.name = cases[i].name;
 		self->job.value = cases[i].value;
 		self->job.delay = i % 2 * 0.2;
-		ASSERT_EQ(0, start_those(self, 4, try_to_come));
+		ASSERT_EQ(0, start_those(&self->r, 4, &self->job, try_to_come));
 		SEE_ALL(-EINVAL, 20, cases[i].says);
-		again(self);
+		again(&self->r);
 	}
 }
 
@@ -496,7 +342,7 @@ TEST_F_TIMEOUT(tcp, strangers, 120)
 
 	self->job.odd_rank = 2;
 	self->job.delay = 2;
-	ASSERT_EQ(0, start_those(self, 4, come_together));
+	ASSERT_EQ(0, start_those(&self->r, 4, &self->job, come_together));
 	/* Closed at once; text; rubbish; lengths that are not so; silence. */
 	fd[n] = visit(self->r.port, 20);
 	ASSERT_LE(0, fd[n]);
@@ -522,7 +368,7 @@ TEST_F_TIMEOUT(tcp, strangers, 120)
 		n++;
 	}
 	EXPECT_LT(50, n);
-	see_well(_metadata, self);
+	see_well(_metadata, &self->r);
 	while (n--)
 		close(fd[n]);
 }
@@ -533,7 +379,7 @@ TEST_F_TIMEOUT(tcp, another_version, 60)
 	int fd;
 
 	self->job.missing = 1 << 3;
-	ASSERT_EQ(0, start_those(self, 4, try_to_come));
+	ASSERT_EQ(0, start_those(&self->r, 4, &self->job, try_to_come));
 	fd = visit(self->r.port, 20);
 	ASSERT_LE(0, fd);
 	send(fd, &head, sizeof(head), MSG_NOSIGNAL);
@@ -549,38 +395,17 @@ TEST_F_TIMEOUT(tcp, death_of_one_that_waits, 60)
 
 	for (victim = 0; victim < 3; victim++) {
 		self->job.missing = 1 << 3;
-		ASSERT_EQ(0, start_those(self, 4, try_to_come));
+		ASSERT_EQ(0, start_those(&self->r, 4, &self->job, try_to_come));
 		ranks_sleep(1);
-		ranks_kill(&self->r, victim, SIGKILL);
-		while (!ranks_ended(&self->r, victim))
-			ranks_sleep(0.001);
-		self->r.status[victim] = 0;
+		kill_rank(&self->r, victim);
 		self->job.missing |= 1 << victim;
 		snprintf(says, sizeof(says), "rank %d died", victim);
 		SEE_ALL(-ECONNRESET, 8, says, "came together", "pid ");
-		again(self);
+		again(&self->r);
 	}
 }
 
 /* One is killed at any moment: the others know, whatever they are at. */
-static int come_and_reduce(int rank, void *arg)
-{
-	const struct job *job = arg;
-	struct ranks_outcome *o = &job->shared->outcome[rank];
-	struct kcr_world *w;
-	double x = rank;
-	int err;
-
-	if (ranks_record(o, NULL, kcr_world_create(NULL, &w)))
-		return 0;
-	do {
-		err = kcr_allreduce(w, &x, &x, 1, KCR_F64, KCR_SUM);
-	} while (!err);
-	ranks_record(o, w, err);
-	RANK_OK(NULL, kcr_world_destroy(w));
-	return 0;
-}
-
 TEST_F_TIMEOUT(tcp, death_at_any_moment, 240)
 {
 	long round, rounds = ranks_rounds(20) + 4;
@@ -592,7 +417,7 @@ TEST_F_TIMEOUT(tcp, death_at_any_moment, 240)
 	setenv("KCR_RENDEZVOUS_TIMEOUT", "3", 1);
 	for (round = 0; round < rounds; round++) {
 		victim = data_random(&random) % 4;
-		ASSERT_EQ(0, start_those(self, 4, come_and_reduce));
+		ASSERT_EQ(0, start_those(&self->r, 4, &self->job, come_and_reduce));
 		ranks_sleep(data_random(&random) % 1000 / 1e3 *
 			    (ranks_link_is_module() ? 0.1 : 0.02));
 		ranks_kill(&self->r, victim, SIGKILL);
@@ -608,7 +433,7 @@ TEST_F_TIMEOUT(tcp, death_at_any_moment, 240)
 			else
 				SEE_RANK(rank, -ECONNRESET, says, "died");
 		}
-		again(self);
+		again(&self->r);
 	}
 }
 
@@ -643,7 +468,7 @@ TEST_F_TIMEOUT(tcp, death_after_creation, 60)
 {
 	int rank;
 
-	ASSERT_EQ(0, start_those(self, 4, see_death));
+	ASSERT_EQ(0, start_those(&self->r, 4, &self->job, see_death));
 	EXPECT_EQ(0, ranks_wait(&self->r, 50));
 	EXPECT_EQ(1, ranks_report(&self->r));
 	for (rank = 0; rank < 3; rank++) {
@@ -694,7 +519,7 @@ TEST_F_TIMEOUT(tcp, port_in_use, 60)
 		snprintf(port, sizeof(port), "port %d", self->r.port);
 		pid = squat(self->r.port, answers[i]);
 		ASSERT_LT(0, pid);
-		ASSERT_EQ(0, start_ranks(self, try_to_come));
+		ASSERT_EQ(0, start_ranks(&self->r, &self->job, try_to_come));
 		EXPECT_EQ(0, ranks_wait(&self->r, 50));
 		EXPECT_EQ(0, ranks_report(&self->r));
 		kill(pid, SIGKILL);
@@ -707,7 +532,7 @@ TEST_F_TIMEOUT(tcp, port_in_use, 60)
 				SEE_RANK(rank, -ETIMEDOUT, "no word from rank 0 at ",
 					 "nothing answers");
 		}
-		again(self);
+		again(&self->r);
 	}
 }
 
@@ -786,7 +611,7 @@ static int come_and_go(int rank, void *arg)
 TEST_F_TIMEOUT(tcp, leaks_nothing, 240)
 {
 	self->job.rounds = ranks_rounds(100) + 16;
-	ASSERT_EQ(0, start_those(self, 3, come_and_go));
+	ASSERT_EQ(0, start_those(&self->r, 3, &self->job, come_and_go));
 	EXPECT_EQ(0, ranks_wait(&self->r, 200));
 	EXPECT_EQ(0, ranks_report(&self->r));
 }
