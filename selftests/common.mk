@@ -14,7 +14,9 @@ LOCAL_HDRS += $(wildcard $(top)/selftests/lib/*.h) $(top)/include/kcollring.h \
 	$(top)/uapi/linux/kcollring.h $(top)/build/lib/libkcollring.a
 LDLIBS := $(top)/build/lib/libkcollring.a $(LDLIBS)
 
-# The tools that shell scripts here use lie beside them: ./kcr-run.
+# What shell scripts here use lies beside them when they are installed: ./tap.sh, and
+# the tools, ./kcr-run.
+TEST_FILES += $(wildcard $(top)/selftests/lib/*.sh)
 TEST_PROGS_EXTENDED += $(addprefix $(top)/build/bin/,kcr-run kcr-info kcr-perf)
 
 include ../../lib.mk

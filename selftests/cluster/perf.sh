@@ -6,27 +6,13 @@
 
 set -u -o pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")" || exit 1
+# shellcheck source=selftests/lib/tap.sh
+. ./tap.sh
 
 node=${KCR_NODE:-0} nodes=${KCR_NODES:-1}
 what=(all -b 8 -e 4M -f 8 -n 1 -w 0)
 unset KCR_LINK KCR_ALGO KCR_FOLD
 export KCR_TIMEOUT=60 KCR_RENDEZVOUS_TIMEOUT=90
-number=0
-
-report()
-{
-	local verdict=$1 name=$2
-
-	number=$((number + 1))
-	[ "$verdict" -eq 0 ] && verdict=ok || verdict="not ok"
-	echo "$verdict $number $name"
-}
-
-# What a table says but for times: size, elements, type, operation and hash.
-results()
-{
-	sed 's/^\[0\] //' "$1" | awk '!/^#/ { print $1, $2, $3, $4, $NF }'
-}
 
 measure()
 {
@@ -42,10 +28,7 @@ measure()
 }
 
 echo "TAP version 13"
-if [ "$nodes" -lt 2 ] || [ -z "${KCR_RDMA:-}" ]; then
-	echo "1..0 # SKIP not on several nodes with RDMA: see kcr-vm --nodes --rdma"
-	exit 4
-fi
+needs_nodes
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 echo "1..$((node ? 2 : 6))"

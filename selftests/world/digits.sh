@@ -7,6 +7,10 @@
 
 set -u -o pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")" || exit 1
+# shellcheck source=selftests/lib/tap.sh
+. ./tap.sh
+# shellcheck source=selftests/lib/weights.sh
+. ./weights.sh
 
 readonly RANKS=4 STEPS=20
 link=${KCR_LINK:-shm}
@@ -20,67 +24,19 @@ aarch64) forms=(scalar neon) ;;
 *) forms=(scalar) ;;
 esac
 algorithms=(direct owner chain)
-number=0
-
-report()
-{
-	number=$((number + 1))
-	echo "$1 $number $2"
-}
-
-# Do the lines of standard input say LINES times, as WHO (a regular expression),
-# that the weights are the oracle's?
-agree()
-{
-	local lines=$1 who=$2 line good=0 bad=0
-
-	while IFS= read -r line; do
-		if [[ $line =~ digits:\ $who\ accuracy\ [0-9.]+\ %\ weights\ ([0-9a-f]{64})$ ]] &&
-		   [ "${BASH_REMATCH[1]}" = "$weights" ]; then
-			good=$((good + 1))
-		else
-			bad=$((bad + 1))
-			echo "# $line"
-		fi
-	done
-	[ $good -eq "$lines" ] && [ $bad -eq 0 ]
-}
-
-train()
-{
-	local what=$1 lines=$2 who=$3
-	shift 3
-
-	if "$@" 2>&1 | agree "$lines" "$who"; then
-		report ok "$what"
-	else
-		report "not ok" "$what"
-	fi
-}
 
 echo "TAP version 13"
-if [ "$link" = module ] && ! [ -w /dev/kcollring ]; then
-	echo "1..0 # SKIP no /dev/kcollring: insmod kcollring.ko"
-	exit 4
-fi
+needs_module
 echo "1..$((1 + 2 * ${#forms[@]} * ${#algorithms[@]}))"
 
-weights=
-line=$(./digits --oracle --ranks $RANKS --steps $STEPS 2>&1)
-if [[ $line =~ weights\ ([0-9a-f]{64})$ ]]; then
-	weights=${BASH_REMATCH[1]}
-	report ok "oracle: $weights"
-else
-	echo "# $line"
-	report "not ok" "oracle"
-fi
+find_weights --ranks $RANKS --steps $STEPS
 for form in "${forms[@]}"; do
 	missing=$(KCR_FOLD=$form ./digits --emulate --ranks 1 --steps 1 2>&1) && missing=
 	for algorithm in "${algorithms[@]}"; do
 		export KCR_FOLD=$form KCR_ALGO=$algorithm
 		if [ -n "$missing" ]; then
-			report ok "$link $algorithm $form # SKIP $missing"
-			report ok "emulated $algorithm $form # SKIP $missing"
+			report 0 "$link $algorithm $form # SKIP $missing"
+			report 0 "emulated $algorithm $form # SKIP $missing"
 			continue
 		fi
 		train "$link $algorithm $form" $RANKS \

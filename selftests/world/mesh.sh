@@ -7,19 +7,11 @@
 
 set -u -o pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")" || exit 1
+# shellcheck source=selftests/lib/tap.sh
+. ./tap.sh
 
 unset KCR_ALGO KCR_FOLD KCR_LINK
 export KCR_TIMEOUT=60
-number=0
-
-report()
-{
-	local verdict=$1 name=$2
-
-	number=$((number + 1))
-	[ "$verdict" -eq 0 ] && verdict=ok || verdict="not ok"
-	echo "$verdict $number $name"
-}
 
 # hashes RANKS OPTION...: the hash of each row, if all is well
 hashes()
@@ -62,8 +54,7 @@ fails()
 
 echo "TAP version 13"
 if [ -z "${KCR_RDMA:-}" ] || [ "${KCR_NODES:-1}" -ne 1 ]; then
-	echo "1..0 # SKIP not on one node with RDMA: see kcr-vm --rdma"
-	exit 4
+	skip_all "not on one node with RDMA: see kcr-vm --rdma"
 fi
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT

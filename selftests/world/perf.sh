@@ -7,6 +7,8 @@
 
 set -u -o pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")" || exit 1
+# shellcheck source=selftests/lib/tap.sh
+. ./tap.sh
 
 readonly RANKS=3
 link=${KCR_LINK:-shm}
@@ -18,22 +20,6 @@ if [ "$link" = module ] || [ -n "${KCR_NODE:-}" ]; then
 else
 	what+=(-b 8 -n 2 -w 1)
 fi
-number=0
-
-report()
-{
-	local verdict=$1 name=$2
-
-	number=$((number + 1))
-	[ "$verdict" -eq 0 ] && verdict=ok || verdict="not ok"
-	echo "$verdict $number $name"
-}
-
-# What a table says but for times: size, elements, type, operation and hash.
-results()
-{
-	sed 's/^\[0\] //' "$1" | awk '!/^#/ { print $1, $2, $3, $4, $NF }'
-}
 
 # Run into FILE; is all well, and is each pair of type and operation there?
 measure()
@@ -50,10 +36,7 @@ measure()
 }
 
 echo "TAP version 13"
-if [ "$link" = module ] && ! [ -w /dev/kcollring ]; then
-	echo "1..0 # SKIP no /dev/kcollring: insmod kcollring.ko"
-	exit 4
-fi
+needs_module
 echo "1..11"
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
