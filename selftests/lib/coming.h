@@ -9,7 +9,8 @@
 #ifndef KCR_TEST_COMING_H
 #define KCR_TEST_COMING_H
 
-#include "kselftest_harness.h"
+/* Not by its place, which is beside this file: it includes the next one of its name. */
+#include <kselftest_harness.h>
 #include "data.h"
 #include "ranks.h"
 
