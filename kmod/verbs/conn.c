@@ -315,12 +315,19 @@ static void close_work(struct work_struct *work)
 		wake_up_all(&mesh->closed);
 }
 
+/* One that could not be made here says nothing about the peer. */
+static u32 reason_of_proof(int error)
+{
+	return error == -EKEYREJECTED ? KCR_REASON_KEY : KCR_REASON_LOCAL;
+}
+
 static void prove(struct conn *c)
 {
-	bool is_right = proof_is_right(c, !c->is_active, c->proof);
+	int ret;
 
-	if (!is_right) {
-		conn_fail(c, KCR_REASON_KEY, 0, -EKEYREJECTED);
+	ret = proof_check(c, !c->is_active, c->proof);
+	if (ret) {
+		conn_fail(c, reason_of_proof(ret), 0, ret);
 		return;
 	}
 	spin_lock_bh(&c->lock);
@@ -673,13 +680,10 @@ static void established(struct conn *c, const struct rdma_conn_param *param)
 		return;
 	}
 	memcpy(c->nonces[1], accept->nonce, sizeof(c->nonces[1]));
-	if (!proof_is_right(c, false, accept->proof)) {
-		conn_fail(c, KCR_REASON_KEY, 0, -EKEYREJECTED);
-		return;
-	}
-	ret = proof_make(c, true, c->own_proof);
+	ret = proof_check(c, false, accept->proof) ?:
+	      proof_make(c, true, c->own_proof);
 	if (ret) {
-		conn_fail(c, KCR_REASON_LOCAL, 0, ret);
+		conn_fail(c, reason_of_proof(ret), 0, ret);
 		return;
 	}
 	spin_lock_bh(&c->lock);

@@ -70,21 +70,25 @@ int proof_make(const struct conn *c, bool is_active, u8 *proof)
 }
 
 /**
- * proof_is_right() - has the peer proven that it knows the key
+ * proof_check() - has the peer proven that it knows the key
  * @c: the connection; both nonces are known
  * @is_active: the peer is the side that connected
  * @proof: what it sent
  *
- * Return: whether it has; in time that does not depend on where it is wrong.
+ * Takes as long wherever it is wrong.
+ *
+ * Return: 0, -EKEYREJECTED if it has not, or why that cannot be told.
  */
-bool proof_is_right(const struct conn *c, bool is_active, const u8 *proof)
+int proof_check(const struct conn *c, bool is_active, const u8 *proof)
 {
 	u8 right[WIRE_PROOF_BYTES];
-	bool is_right;
+	int ret;
 
-	if (proof_make(c, is_active, right))
-		return false;
-	is_right = !crypto_memneq(right, proof, sizeof(right));
+	ret = proof_make(c, is_active, right);
+	if (ret)
+		return ret;
+	if (crypto_memneq(right, proof, sizeof(right)))
+		ret = -EKEYREJECTED;
 	memzero_explicit(right, sizeof(right));
-	return is_right;
+	return ret;
 }

@@ -305,6 +305,6 @@ void source_free_all(struct conn *c);
 
 /* proof.c */
 int proof_make(const struct conn *c, bool is_active, u8 *proof);
-bool proof_is_right(const struct conn *c, bool is_active, const u8 *proof);
+int proof_check(const struct conn *c, bool is_active, const u8 *proof);
 
 #endif /* _KCR_VERBS_H */
