@@ -299,7 +299,7 @@ int queue_create(struct conn *c)
 	c->nr_receives = 2 * KCR_STREAMS * KCR_CLASSES * c->depth +
 			 RECEIVE_RESERVE;
 	c->nr_sge = min_t(u32, FRAME_SGES, device->attrs.max_send_sge);
-	ret = create_buffers(c, device) ?: create_pd(c, device) ?:
+	ret = create_pd(c, device) ?: create_buffers(c, device) ?:
 	      create_cq(c, device) ?: create_qp(c, device);
 	return ret ?: post_receives(c);
 }
