@@ -172,8 +172,14 @@ static bool says_little(u32 reason, u32 detail)
  */
 void conn_fail(struct conn *c, u32 reason, u32 detail, int error)
 {
-	bool is_vague = says_little(reason, detail), is_first, is_better;
+	bool is_vague, is_first, is_better;
 
+	/* Whatever was being made: it is this node that could not. */
+	if (error == -ENOMEM) {
+		reason = KCR_REASON_LOCAL;
+		detail = 0;
+	}
+	is_vague = says_little(reason, detail);
 	spin_lock_bh(&c->lock);
 	is_first = conn_set_state(c, CONN_CLOSING);
 	/* What the peer had said before, if anything, tells more. */
