@@ -161,18 +161,22 @@ static bool says_little(u32 reason, u32 detail)
 }
 
 /**
- * conn_fail() - a connection cannot be made, or has broken
+ * conn_fail_locked() - a connection cannot be made, or has broken
  * @c: the connection
  * @reason: KCR_REASON_*
  * @detail: as the reason has it
  * @error: a negative errno
  *
- * For the first reason only. If it was up the world fails; from close_work, so
- * this may be called from anywhere but under conn->lock.
+ * For the first reason only. If it was up the world fails; from close_work, which
+ * also tells whoever sleeps.
+ *
+ * Return: whether it is the first.
  */
-void conn_fail(struct conn *c, u32 reason, u32 detail, int error)
+bool conn_fail_locked(struct conn *c, u32 reason, u32 detail, int error)
 {
 	bool is_vague, is_first, is_better;
+
+	lockdep_assert_held(&c->lock);
 
 	/* Whatever was being made: it is this node that could not. */
 	if (error == -ENOMEM) {
@@ -180,7 +184,6 @@ void conn_fail(struct conn *c, u32 reason, u32 detail, int error)
 		detail = 0;
 	}
 	is_vague = says_little(reason, detail);
-	spin_lock_bh(&c->lock);
 	is_first = conn_set_state(c, CONN_CLOSING);
 	/* What the peer had said before, if anything, tells more. */
 	if (is_first)
@@ -197,6 +200,22 @@ void conn_fail(struct conn *c, u32 reason, u32 detail, int error)
 		if (!c->is_gone && !may_try_again(c))
 			show_failure(c);
 	}
+	return is_first;
+}
+
+/**
+ * conn_fail() - as conn_fail_locked(), from anywhere but under conn->lock
+ * @c: the connection
+ * @reason: KCR_REASON_*
+ * @detail: as the reason has it
+ * @error: a negative errno
+ */
+void conn_fail(struct conn *c, u32 reason, u32 detail, int error)
+{
+	bool is_first;
+
+	spin_lock_bh(&c->lock);
+	is_first = conn_fail_locked(c, reason, detail, error);
 	spin_unlock_bh(&c->lock);
 	if (is_first)
 		kcr_member_event(c->member);

@@ -348,6 +348,9 @@ void queue_destroy(struct conn *c)
  * @c: the connection
  * @wr: one request
  *
+ * What the device refuses although there is room for it would be missed by the
+ * peer, or by those whom the same frame reached: the connection has broken.
+ *
  * Return: 0, -ENOTCONN, -ENOBUFS if the queue is full, or the device's error.
  */
 int queue_post(struct conn *c, const struct ib_send_wr *wr)
@@ -361,7 +364,9 @@ int queue_post(struct conn *c, const struct ib_send_wr *wr)
 	if (c->sending >= SEND_QUEUE)
 		return -ENOBUFS;
 	ret = ib_post_send(c->qp, wr, NULL);
-	if (!ret)
+	if (ret)
+		conn_fail_locked(c, KCR_REASON_LOCAL, 0, ret);
+	else
 		c->sending++;
 	return ret;
 }
