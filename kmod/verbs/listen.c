@@ -152,7 +152,7 @@ static void close_ears(struct listener *listener)
 			rdma_destroy_id(listener->ids[i]);
 }
 
-/* IPv6 may be switched off. */
+/* IPv6 may not be there. */
 static int open_ears(struct listener *listener)
 {
 	struct sockaddr_in v4 = {
@@ -170,12 +170,14 @@ static int open_ears(struct listener *listener)
 		return PTR_ERR(id);
 	listener->ids[0] = id;
 	id = listen_at(listener->net, (struct sockaddr *)&v6);
-	if (PTR_ERR_OR_ZERO(id) == -EADDRINUSE) {
-		close_ears(listener);
-		return -EADDRINUSE;
-	}
-	listener->ids[1] = IS_ERR(id) ? NULL : id;
+	if (!IS_ERR(id))
+		listener->ids[1] = id;
+	else if (PTR_ERR(id) != -EAFNOSUPPORT)
+		goto err;
 	return 0;
+err:
+	close_ears(listener);
+	return PTR_ERR(id);
 }
 
 static struct listener *find(struct net *net)
