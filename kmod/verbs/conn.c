@@ -844,34 +844,49 @@ static int accept(struct conn *c, struct rdma_cm_id *id)
 	return rdma_accept(id, &param);
 }
 
+/* Why a connection takes nobody: it is taken, or this end has failed by itself. */
+static u32 why_not(const struct conn *c, u32 *detail)
+{
+	lockdep_assert_held(&c->lock);
+
+	if (c->was_up || !c->status->error)
+		return KCR_REASON_DUPLICATE;
+	if (c->reason != KCR_REASON_LOCAL)
+		return KCR_REASON_RANK;
+	*detail = c->error;
+	return KCR_REASON_LOCAL;
+}
+
 /**
  * conn_incoming() - a peer asks to be connected to
  * @c: the connection that expects it; meshes_lock is held
  * @id: the request's
  * @request: its private data, checked
+ * @detail: gets that of a refusal
  *
  * If the connection cannot be made the request is refused, and close_work gets
  * rid of the rest as it always does: what was made may have been used by now.
  *
- * Return: 0 and the id is the connection's, or -EISCONN if it is connected
- * already, and the id is the caller's.
+ * Return: 0 and the id is the connection's; or the reason for the caller, whose
+ * the id still is, to refuse it with.
  */
-int conn_incoming(struct conn *c, struct rdma_cm_id *id,
-		  const struct wire_request *request)
+u32 conn_incoming(struct conn *c, struct rdma_cm_id *id,
+		  const struct wire_request *request, u32 *detail)
 {
-	bool is_free;
+	u32 reason = 0;
 	int ret;
 
 	spin_lock_bh(&c->lock);
-	is_free = conn_set_state(c, CONN_ACCEPTED);
-	if (is_free) {
+	if (conn_set_state(c, CONN_ACCEPTED)) {
 		c->id = id;
 		id->context = c;
 		atomic_inc(&verbs_counts.ids);
+	} else {
+		reason = why_not(c, detail);
 	}
 	spin_unlock_bh(&c->lock);
-	if (!is_free)
-		return -EISCONN;
+	if (reason)
+		return reason;
 	set_proving_deadline(c);
 	memcpy(c->nonces[0], request->nonce, sizeof(c->nonces[0]));
 	ret = accept(c, id);

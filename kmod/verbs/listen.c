@@ -104,7 +104,6 @@ int listen_incoming(struct rdma_cm_id *id, struct rdma_cm_event *event)
 	const struct wire_request *request = event->param.conn.private_data;
 	u32 reason, detail = 0;
 	struct conn *c;
-	int ret;
 
 	if (event->param.conn.private_data_len < sizeof(*request) ||
 	    le32_to_cpu(request->magic) != WIRE_MAGIC)
@@ -116,12 +115,10 @@ int listen_incoming(struct rdma_cm_id *id, struct rdma_cm_event *event)
 		return refuse(id, KCR_REASON_FORMAT, 0);
 
 	mutex_lock(&meshes_lock);
-	reason = find_conn(id, request, &c, &detail);
-	ret = reason ? 0 : conn_incoming(c, id, request);
+	reason = find_conn(id, request, &c, &detail) ?:
+		 conn_incoming(c, id, request, &detail);
 	mutex_unlock(&meshes_lock);
-	if (reason)
-		return refuse(id, reason, detail);
-	return ret ? refuse(id, KCR_REASON_DUPLICATE, 0) : 0;
+	return reason ? refuse(id, reason, detail) : 0;
 }
 
 static struct rdma_cm_id *listen_at(struct net *net, struct sockaddr *address)

@@ -265,8 +265,8 @@ bool conn_may_post(const struct conn *c);
 void conn_fail(struct conn *c, u32 reason, u32 detail, int error);
 bool conn_fail_locked(struct conn *c, u32 reason, u32 detail, int error);
 void conn_end(struct conn *c, u32 state, const struct kcr_board *head);
-int conn_incoming(struct conn *c, struct rdma_cm_id *id,
-		  const struct wire_request *request);
+u32 conn_incoming(struct conn *c, struct rdma_cm_id *id,
+		  const struct wire_request *request, u32 *detail);
 int conn_handler(struct rdma_cm_id *id, struct rdma_cm_event *event);
 void conn_show_state(struct conn *c);
 int conn_mmap(struct conn *c, struct vm_area_struct *vma);
