@@ -486,7 +486,8 @@ struct conn *conn_new(struct mesh *mesh, const struct kcr_connect *args)
 	if (ret)
 		goto err;
 	c->is_charged = true;
-	c->region = kcr_region_new(m, sizeof(*c->status));
+	c->region = verbs_may_fail() ? ERR_PTR(-ENOMEM) :
+		    kcr_region_new(m, sizeof(*c->status));
 	if (IS_ERR(c->region)) {
 		ret = PTR_ERR(c->region);
 		c->region = NULL;
@@ -522,7 +523,8 @@ void conn_free(struct conn *c)
 
 static struct rdma_cm_id *new_id(struct conn *c)
 {
-	return rdma_create_id(c->mesh->net, conn_handler, c, RDMA_PS_TCP,
+	return verbs_may_fail() ? ERR_PTR(-ENOMEM) :
+	       rdma_create_id(c->mesh->net, conn_handler, c, RDMA_PS_TCP,
 			      IB_QPT_RC);
 }
 
@@ -542,7 +544,8 @@ static int check_address(struct conn *c)
 
 	if (IS_ERR(id))
 		return PTR_ERR(id);
-	ret = rdma_bind_addr(id, (struct sockaddr *)&c->local);
+	ret = verbs_may_fail() ?:
+	      rdma_bind_addr(id, (struct sockaddr *)&c->local);
 	if (!ret && !id->device)
 		ret = -ENODEV;
 	if (!ret)
@@ -559,7 +562,8 @@ static int resolve(struct conn *c)
 		return PTR_ERR(id);
 	atomic_inc(&verbs_counts.ids);
 	c->id = id;
-	return rdma_resolve_addr(id, (struct sockaddr *)&c->local,
+	return verbs_may_fail() ?:
+	       rdma_resolve_addr(id, (struct sockaddr *)&c->local,
 				 (struct sockaddr *)&c->remote, RESOLVE_MS);
 }
 
@@ -605,7 +609,7 @@ static bool next(struct conn *c, enum conn_state state)
 
 static int use_device(struct conn *c, struct rdma_cm_id *id)
 {
-	int ret = port_get(id->device, &c->port);
+	int ret = verbs_may_fail() ?: port_get(id->device, &c->port);
 
 	if (ret)
 		return ret;
@@ -637,7 +641,7 @@ static void address_resolved(struct conn *c)
 	}
 	if (!next(c, CONN_ROUTING))
 		return;
-	ret = rdma_resolve_route(c->id, RESOLVE_MS);
+	ret = verbs_may_fail() ?: rdma_resolve_route(c->id, RESOLVE_MS);
 	if (ret)
 		conn_fail(c, KCR_REASON_ROUTE, 0, ret);
 }
@@ -677,7 +681,7 @@ static int request(struct conn *c)
 		return ret;
 	if (!next(c, CONN_REQUESTED))
 		return 0;
-	return rdma_connect_locked(c->id, &param);
+	return verbs_may_fail() ?: rdma_connect_locked(c->id, &param);
 }
 
 static void route_resolved(struct conn *c)
@@ -841,7 +845,7 @@ static int accept(struct conn *c, struct rdma_cm_id *id)
 	ret = proof_make(c, false, a.proof);
 	if (ret)
 		return ret;
-	return rdma_accept(id, &param);
+	return verbs_may_fail() ?: rdma_accept(id, &param);
 }
 
 /* Why a connection takes nobody: it is taken, or this end has failed by itself. */

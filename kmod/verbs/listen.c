@@ -126,14 +126,15 @@ static struct rdma_cm_id *listen_at(struct net *net, struct sockaddr *address)
 	struct rdma_cm_id *id;
 	int ret;
 
-	id = rdma_create_id(net, conn_handler, NULL, RDMA_PS_TCP, IB_QPT_RC);
+	id = verbs_may_fail() ? ERR_PTR(-ENOMEM) :
+	     rdma_create_id(net, conn_handler, NULL, RDMA_PS_TCP, IB_QPT_RC);
 	if (IS_ERR(id))
 		return id;
 	ret = rdma_set_afonly(id, 1);
 	if (!ret)
 		ret = rdma_bind_addr(id, address);
 	if (!ret)
-		ret = rdma_listen(id, 0);
+		ret = verbs_may_fail() ?: rdma_listen(id, 0);
 	if (!ret)
 		return id;
 	rdma_destroy_id(id);

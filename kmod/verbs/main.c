@@ -27,6 +27,15 @@ struct workqueue_struct *verbs_wq;
 
 static struct dentry *folder;
 static atomic_t fail_completion;
+static atomic_t fail_point;
+
+/* For the n-th call after n was written to it. */
+static bool is_hit(atomic_t *countdown)
+{
+	if (likely(!atomic_read(countdown)))
+		return false;
+	return !atomic_dec_if_positive(countdown);
+}
 
 /**
  * verbs_inject_failure() - is this the completion that a test wants to fail
@@ -35,9 +44,20 @@ static atomic_t fail_completion;
  */
 bool verbs_inject_failure(void)
 {
-	if (likely(!atomic_read(&fail_completion)))
-		return false;
-	return !atomic_dec_if_positive(&fail_completion);
+	return is_hit(&fail_completion);
+}
+
+/**
+ * verbs_may_fail() - is this the place that a test wants to fail
+ *
+ * Stands before whatever may lack memory. The kernel's own fault injection
+ * counts by task, and so reaches neither rdma_cm's handlers nor workers.
+ *
+ * Return: -ENOMEM for the n-th call after n was written to fail_point, else 0.
+ */
+int verbs_may_fail(void)
+{
+	return is_hit(&fail_point) ? -ENOMEM : 0;
 }
 
 static void show(void)
@@ -65,6 +85,7 @@ static void show(void)
 					counts[i].count);
 	debugfs_create_atomic_t("fail_completion", 0600, folder,
 				&fail_completion);
+	debugfs_create_atomic_t("fail_point", 0600, folder, &fail_point);
 }
 
 static int __init verbs_init(void)

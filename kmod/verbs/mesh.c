@@ -121,7 +121,8 @@ static struct kcr_mesh *create(struct kcr_member *m)
 	init_waitqueue_head(&mesh->closed);
 	INIT_DELAYED_WORK(&mesh->beat, beat);
 	mesh->net = get_net(current->nsproxy->net_ns);
-	mesh->listener = listener_get(mesh->net);
+	mesh->listener = verbs_may_fail() ? ERR_PTR(-ENOMEM) :
+			 listener_get(mesh->net);
 	if (IS_ERR(mesh->listener)) {
 		ret = PTR_ERR(mesh->listener);
 		goto err;
@@ -151,7 +152,8 @@ static int add_conn(struct mesh *mesh, const struct kcr_connect *args)
 	c = conn_new(mesh, args);
 	if (IS_ERR(c))
 		return PTR_ERR(c);
-	ret = xa_err(xa_store(&mesh->conns, mesh_key(args->peer, args->wire), c,
+	ret = verbs_may_fail() ?:
+	      xa_err(xa_store(&mesh->conns, mesh_key(args->peer, args->wire), c,
 			      GFP_KERNEL_ACCOUNT));
 	if (ret) {
 		conn_free(c);

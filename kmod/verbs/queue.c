@@ -158,7 +158,7 @@ static void receive_done(struct ib_cq *cq, struct ib_wc *wc)
 	spin_lock_bh(&c->lock);
 	is_event = receive(c, b, wc, &is_right);
 	if (is_right && conn_may_post(c))
-		ret = post_receive(c, b);
+		ret = verbs_may_fail() ?: post_receive(c, b);
 	spin_unlock_bh(&c->lock);
 	if (!is_right)
 		violated(c, 0);
@@ -184,10 +184,12 @@ static int create_buffers(struct conn *c, struct ib_device *device)
 	u32 nr = c->nr_receives + MESSAGES, i;
 	struct buffer *b;
 
+	if (verbs_may_fail())
+		return -ENOMEM;
 	c->memory_bytes = nr * sizeof(*c->memory);
 	c->memory = kzalloc(c->memory_bytes, GFP_KERNEL_ACCOUNT);
 	c->messages = kvcalloc(nr, sizeof(*c->messages), GFP_KERNEL_ACCOUNT);
-	if (!c->memory || !c->messages)
+	if (!c->memory || !c->messages || verbs_may_fail())
 		return -ENOMEM;
 	c->memory_dma = ib_dma_map_single(device, c->memory, c->memory_bytes,
 					  DMA_BIDIRECTIONAL);
@@ -225,7 +227,8 @@ static int create_cq(struct conn *c, struct ib_device *device)
 
 	/* One more for each way, to mark the end of draining. */
 	c->nr_cqe = SEND_QUEUE + c->nr_receives + 2;
-	cq = ib_cq_pool_get(device, c->nr_cqe, -1, IB_POLL_SOFTIRQ);
+	cq = verbs_may_fail() ? ERR_PTR(-ENOMEM) :
+	     ib_cq_pool_get(device, c->nr_cqe, -1, IB_POLL_SOFTIRQ);
 	if (IS_ERR(cq))
 		return PTR_ERR(cq);
 	c->cq = cq;
@@ -251,7 +254,7 @@ static int create_qp(struct conn *c, struct ib_device *device)
 	};
 	int ret;
 
-	ret = rdma_create_qp(c->id, c->pd, &attr);
+	ret = verbs_may_fail() ?: rdma_create_qp(c->id, c->pd, &attr);
 	if (ret)
 		return ret;
 	c->qp = c->id->qp;
@@ -261,7 +264,8 @@ static int create_qp(struct conn *c, struct ib_device *device)
 
 static int create_pd(struct conn *c, struct ib_device *device)
 {
-	struct ib_pd *pd = ib_alloc_pd(device, 0);
+	struct ib_pd *pd = verbs_may_fail() ? ERR_PTR(-ENOMEM) :
+			   ib_alloc_pd(device, 0);
 
 	if (IS_ERR(pd))
 		return PTR_ERR(pd);
@@ -277,7 +281,7 @@ static int post_receives(struct conn *c)
 
 	for (i = 0; i < c->nr_receives && !ret; i++)
 		ret = post_receive(c, &c->receives[i]);
-	return ret;
+	return ret ?: verbs_may_fail();
 }
 
 /**
@@ -363,7 +367,7 @@ int queue_post(struct conn *c, const struct ib_send_wr *wr)
 		return -ENOTCONN;
 	if (c->sending >= SEND_QUEUE)
 		return -ENOBUFS;
-	ret = ib_post_send(c->qp, wr, NULL);
+	ret = verbs_may_fail() ?: ib_post_send(c->qp, wr, NULL);
 	if (ret)
 		conn_fail_locked(c, KCR_REASON_LOCAL, 0, ret);
 	else

@@ -32,12 +32,14 @@ static int map_frames(struct conn *c, struct rx_ring *rx)
 	struct scatterlist *sg;
 	int ret, i;
 
-	ret = sg_alloc_table(&rx->sgt, region->nr, GFP_KERNEL_ACCOUNT);
+	ret = verbs_may_fail() ?:
+	      sg_alloc_table(&rx->sgt, region->nr, GFP_KERNEL_ACCOUNT);
 	if (ret)
 		return ret;
 	for_each_sgtable_sg(&rx->sgt, sg, i)
 		sg_set_page(sg, region->pages[i], PAGE_SIZE, 0);
-	rx->nr_dma = ib_dma_map_sg(c->pd->device, rx->sgt.sgl, region->nr,
+	rx->nr_dma = verbs_may_fail() ? 0 :
+		     ib_dma_map_sg(c->pd->device, rx->sgt.sgl, region->nr,
 				   DMA_FROM_DEVICE);
 	if (rx->nr_dma)
 		return 0;
@@ -67,10 +69,12 @@ static int make_mr(struct conn *c, struct rx_ring *rx)
 
 	if (needs_sync(c, rx))
 		return -EOPNOTSUPP;
-	mr = ib_alloc_mr(c->pd, IB_MR_TYPE_MEM_REG, rx->region->nr);
+	mr = verbs_may_fail() ? ERR_PTR(-ENOMEM) :
+	     ib_alloc_mr(c->pd, IB_MR_TYPE_MEM_REG, rx->region->nr);
 	if (IS_ERR(mr))
 		return PTR_ERR(mr);
-	nr = ib_map_mr_sg(mr, rx->sgt.sgl, rx->nr_dma, NULL, PAGE_SIZE);
+	nr = verbs_may_fail() ?:
+	     ib_map_mr_sg(mr, rx->sgt.sgl, rx->nr_dma, NULL, PAGE_SIZE);
 	if (nr != rx->nr_dma) {
 		ib_dereg_mr(mr);
 		return nr < 0 ? nr : -EINVAL;
@@ -93,8 +97,8 @@ static int make_frames(struct conn *c, struct rx_ring *rx, u32 depth, u32 class)
 	struct kcr_region *region;
 	int ret;
 
-	region = kcr_region_new(c->member,
-				(u64)depth * KCR_CLASS_BYTES(class));
+	region = verbs_may_fail() ? ERR_PTR(-ENOMEM) :
+		 kcr_region_new(c->member, (u64)depth * KCR_CLASS_BYTES(class));
 	if (IS_ERR(region))
 		return PTR_ERR(region);
 	rx->region = region;

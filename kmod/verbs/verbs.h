@@ -236,6 +236,7 @@ extern unsigned int verbs_port;
 extern unsigned int verbs_silent_ms;
 extern unsigned int verbs_ack_timeout;
 bool verbs_inject_failure(void);
+int verbs_may_fail(void);
 
 /* port.c */
 int port_init(void);

@@ -293,22 +293,41 @@ static const char *const mesh_counter_names[MESH_NR_COUNTERS] = {
 	"conns", "ids", "pds", "qps", "cqs", "mrs", "rings", "sources", "listeners",
 };
 
+struct mesh_counters {
+	long value[MESH_NR_COUNTERS];
+};
+
+static inline struct mesh_counters mesh_counters(void)
+{
+	struct mesh_counters c;
+	char path[80];
+
+	for (int i = 0; i < MESH_NR_COUNTERS; i++) {
+		snprintf(path, sizeof(path), MESH_COUNTERS "%s", mesh_counter_names[i]);
+		c.value[i] = dev_read_number(path);
+	}
+	return c;
+}
+
+/* The same, but for listeners: they stay with a rank that has tried to connect. */
+static inline bool mesh_counters_equal(const struct mesh_counters *a)
+{
+	struct mesh_counters b = mesh_counters();
+
+	return !memcmp(a->value, b.value, (MESH_NR_COUNTERS - 1) * sizeof(b.value[0]));
+}
+
 /* What is left of anything, in words, or NULL. Nobody else may use it meanwhile. */
 static inline const char *mesh_left(void)
 {
+	struct mesh_counters c = mesh_counters();
 	static char text[160];
-	char path[80];
 	size_t n = 0;
 
-	for (int i = 0; i < MESH_NR_COUNTERS; i++) {
-		long value;
-
-		snprintf(path, sizeof(path), MESH_COUNTERS "%s", mesh_counter_names[i]);
-		value = dev_read_number(path);
-		if (value > 0)
+	for (int i = 0; i < MESH_NR_COUNTERS; i++)
+		if (c.value[i] > 0)
 			n += snprintf(text + n, sizeof(text) - n, "%s %ld; ",
-				      mesh_counter_names[i], value);
-	}
+				      mesh_counter_names[i], c.value[i]);
 	return n ? text : NULL;
 }
 
