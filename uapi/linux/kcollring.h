@@ -606,6 +606,7 @@ struct kcr_fail {
  *
  * -EEXIST          there is one, whatever its state
  * -EPROTONOSUPPORT kcollring_verbs.ko is not there
+ * -EADDRINUSE      somebody else listens at the module's port
  */
 struct kcr_connect {
 	__u32 size;
