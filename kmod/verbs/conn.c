@@ -178,10 +178,14 @@ bool conn_fail_locked(struct conn *c, u32 reason, u32 detail, int error)
 
 	lockdep_assert_held(&c->lock);
 
-	/* Whatever was being made: it is this node that could not. */
-	if (error == -ENOMEM) {
+	/*
+	 * Whatever was being made: it is this node that could not. Routing has an
+	 * error of its own for that.
+	 */
+	if (error == -ENOMEM || error == -ENOBUFS) {
 		reason = KCR_REASON_LOCAL;
 		detail = 0;
+		error = -ENOMEM;
 	}
 	is_vague = says_little(reason, detail);
 	is_first = conn_set_state(c, CONN_CLOSING);
