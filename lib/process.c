@@ -44,5 +44,7 @@ int process_random(void *buffer, size_t bytes)
 	do {
 		got = getrandom(buffer, bytes, 0);
 	} while (got < 0 && errno == EINTR);
+	if (got < 0)
+		return -errno;
 	return got == (ssize_t)bytes ? 0 : -EIO;
 }
