@@ -190,6 +190,7 @@ static int make_memory(struct link *link)
 	return err;
 }
 
+/* NULL with errno. */
 static void *map_part(struct link *link, int window, int part, int index,
 		      size_t bytes, bool writable)
 {
@@ -199,8 +200,11 @@ static void *map_part(struct link *link, int window, int part, int index,
 	at = mmap(NULL, bytes, writable ? PROT_READ | PROT_WRITE : PROT_READ,
 		  MAP_SHARED, m->device, KCR_MMAP_OFFSET(window, part, index));
 	if (at == MAP_FAILED) {
-		kcr_fail(NULL, -errno, "cannot map part %d, index %d, of window %d: %s",
-			 part, index, window, strerror(errno));
+		int error = errno;
+
+		kcr_fail(NULL, -error, "cannot map part %d, index %d, of window %d: %s",
+			 part, index, window, strerror(error));
+		errno = error;
 		return NULL;
 	}
 	m->mapped[m->mappings].at = at;
@@ -237,7 +241,7 @@ static int module_attach(struct link *link, struct rendezvous *rv, char *note)
 		return err;
 	link->status = map_part(link, 0, KCR_MAP_STATUS, 0, PAGE, false);
 	if (!link->status)
-		return -ENOMEM;
+		return -errno;
 	return link->mesh ? expect(link, rv) : 0;
 }
 
@@ -251,12 +255,12 @@ static int map_lanes(struct link *link, int peer, enum lane_set set)
 	slots = map_part(link, set, KCR_MAP_SLOTS, out, m->lane_bytes, true);
 	ack = slots ? map_part(link, set, KCR_MAP_ACK, out, PAGE, false) : NULL;
 	if (!ack)
-		return -ENXIO;
+		return -errno;
 	link_place_tx_lane(link, peer, set, slots, ack);
 	slots = map_part(link, set, KCR_MAP_SLOTS, in, m->lane_bytes, false);
 	ack = slots ? map_part(link, set, KCR_MAP_ACK, in, PAGE, true) : NULL;
 	if (!ack)
-		return -ENXIO;
+		return -errno;
 	link_place_rx_lane(link, peer, set, slots, ack);
 	return 0;
 }
@@ -268,7 +272,7 @@ static int map_board(struct link *link, int rank)
 			       rank == link->world->config.rank);
 
 	if (!board)
-		return -ENXIO;
+		return -errno;
 	link_place_board(link, rank, board);
 	return 0;
 }
@@ -281,7 +285,7 @@ static int map_mesh(struct link *link, struct rendezvous *rv)
 			       link->world->config.rank,
 			       mesh_arena_bytes(mesh), true);
 	if (!mesh->arena)
-		return -ENXIO;
+		return -errno;
 	mesh_place(mesh);
 	return mesh_connect(mesh, rv);
 }
