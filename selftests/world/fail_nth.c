@@ -21,6 +21,7 @@ struct scene {
 		int err;
 		int was_hit;
 		int is_wrong;
+		char said[256];
 	} of[2];
 };
 
@@ -52,15 +53,19 @@ FIXTURE_TEARDOWN(fail_nth)
 		munmap(self->scene, sizeof(*self->scene));
 }
 
-static int whole(const float *in, float *out)
+static int whole(const float *in, float *out, char said[256])
 {
 	struct kcr_world *w;
 	int err, end;
 
 	err = kcr_world_create(NULL, &w);
-	if (err)
+	if (err) {
+		snprintf(said, 256, "%s", kcr_error(NULL));
 		return err;
+	}
 	err = kcr_allreduce(w, in, out, COUNT, KCR_F32, KCR_SUM);
+	if (err)
+		snprintf(said, 256, "%s", kcr_error(w));
 	end = kcr_world_destroy(w);
 	return err ? err : end;
 }
@@ -78,7 +83,7 @@ static int rank_main(int rank, void *arg)
 	RANK_OK(NULL, kcr_reference_fold(all, 2, right, COUNT, KCR_F32, KCR_SUM));
 	RANK_OK(NULL, faults_open(&f));
 	f.nth = rank == s->armed ? s->nth : 0;
-	s->of[rank].err = FAULTS_IN(&f, whole(in[rank], out));
+	s->of[rank].err = FAULTS_IN(&f, whole(in[rank], out, s->of[rank].said));
 	s->of[rank].was_hit = f.was_hit;
 	s->of[rank].is_wrong = memcmp(out, right, sizeof(out)) != 0;
 	return 0;
@@ -123,8 +128,7 @@ static void sweep(struct __test_metadata *_metadata, struct scene *s, int rank)
 		if (!s->of[rank].err)
 			continue;
 		failed++;
-		TH_LOG("step %d: %s, and the other: %s", nth, strerror(-s->of[rank].err),
-		       strerror(-s->of[!rank].err));
+		TH_LOG("step %d: %s (%s)", nth, s->of[rank].said, strerror(-s->of[rank].err));
 	}
 	TH_LOG("%d of up to %d steps, of which the world did not survive %d", tried, nth, failed);
 	EXPECT_GT(MOST, nth);
