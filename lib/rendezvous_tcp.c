@@ -469,6 +469,7 @@ static void accept_guests(struct meeting *m)
 	int fd;
 
 	while ((place = find_place(m))) {
+		/* cppcheck-suppress nullPointer; accept(2) allows it */
 		fd = accept4(m->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 		if (fd < 0 && (errno == EMFILE || errno == ENFILE ||
 			       errno == ENOMEM || errno == ENOBUFS))
@@ -953,6 +954,7 @@ static void tcp_free(struct meeting *m)
 static int make(const struct kcr_config *config, struct meeting **out)
 {
 	struct meeting *m;
+	int err;
 
 	if (config->job && strlen(config->job) > 64)
 		return kcr_fail(NULL, -EINVAL,
@@ -979,14 +981,15 @@ static int make(const struct kcr_config *config, struct meeting **out)
 		m->leader->fd = NOT_OPEN;
 	if (!m->rank)
 		m->polls = calloc(slots(m) + 1, sizeof(*m->polls));
-	*out = m;
-	if (m->leader && (m->rank || m->polls) &&
-	    !wire_parse_place(config->rendezvous, &m->place))
-		return 0;
 	if (!m->leader || (!m->rank && !m->polls))
-		kcr_fail(NULL, -ENOMEM, "no memory for the rendezvous");
-	tcp_free(m);
-	return -EINVAL;
+		err = kcr_fail(NULL, -ENOMEM, "no memory for the rendezvous");
+	else
+		err = wire_parse_place(config->rendezvous, &m->place);
+	if (err)
+		tcp_free(m);
+	else
+		*out = m;
+	return err;
 }
 
 /**
