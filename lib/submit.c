@@ -38,7 +38,8 @@ static int no_permission(void)
 
 	if (!stat(KCR_DEVICE, &st)) {
 		snprintf(name, sizeof(name), "%u", st.st_gid);
-		getgrgid_r(st.st_gid, &group, buffer, sizeof(buffer), &found);
+		/* Of a group without a name, the number will do. */
+		(void)getgrgid_r(st.st_gid, &group, buffer, sizeof(buffer), &found);
 	}
 	return kcr_fail(NULL, -EACCES,
 			"no permission for %s: this user is not in its group, %s (mode %o)",
@@ -174,7 +175,13 @@ static void batch_through_ring(struct submit *s, struct submit_batch *batch)
 	do {
 		err = io_uring_submit_and_wait(&s->ring, prepared);
 	} while (err == -EINTR);
-	while (done < prepared && !(err = io_uring_wait_cqe(&s->ring, &cqe))) {
+	while (done < prepared) {
+		err = io_uring_wait_cqe(&s->ring, &cqe);
+		/* They are given all the same: not to be given twice. */
+		if (err == -EINTR)
+			continue;
+		if (err)
+			return;
 		batch->entries[cqe->user_data].result = cqe->res;
 		io_uring_cqe_seen(&s->ring, cqe);
 		done++;
