@@ -156,7 +156,7 @@ TEST_F(join, full_world)
 		SKIP(return, "a quota of %llu members", query.max_members);
 	setrlimit(RLIMIT_NOFILE, &files);
 	if (getrlimit(RLIMIT_NOFILE, &files) || files.rlim_cur < KCR_MAX_RANKS + 64)
-		SKIP(return, "only %lu descriptors allowed", (long)files.rlim_cur);
+		SKIP(return, "only %lu descriptors allowed", (unsigned long)files.rlim_cur);
 	for (i = KCR_MAX_RANKS - 1; i >= 0; i--) {
 		fd[i] = dev_member(&w, i);
 		ASSERT_LE(0, fd[i]);
