@@ -16,7 +16,7 @@ static __thread char thread_error[KCR_ERROR_BYTES];
  *
  * Returns @error.
  */
-int kcr_fail(struct kcr_world *w, int error, const char *format, ...)
+int (kcr_fail)(struct kcr_world *w, int error, const char *format, ...)
 {
 	char text[KCR_ERROR_BYTES];
 	va_list args;

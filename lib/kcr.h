@@ -89,6 +89,15 @@ struct kcr_world {
 /* error.c */
 int kcr_fail(struct kcr_world *w, int error, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
+#ifdef __clang_analyzer__
+/* It looks into one file at a time, and should know what comes back. */
+#define kcr_fail(w, error, ...) ({			\
+	int fail_error = (error);			\
+							\
+	(kcr_fail)(w, fail_error, __VA_ARGS__);		\
+	fail_error;					\
+})
+#endif
 void kcr_debug(const struct kcr_config *config, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 

@@ -118,7 +118,7 @@ static int compare_heads(struct kcr_request *r, int rank)
 {
 	struct mesh_peer *peer = r->link->peers[rank].rx_board.mesh;
 
-	return peer ? compare_rings(r, peer) : compare_slots(r, rank);
+	return r->link->mesh && peer ? compare_rings(r, peer) : compare_slots(r, rank);
 }
 
 static void load_claim(const struct kcr_claim *from, struct kcr_claim *to)

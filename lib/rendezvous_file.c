@@ -287,8 +287,7 @@ static int file_fail(struct meeting *m, int error)
 	if (link(temporary, path) && errno != EEXIST)
 		dir_fail(m, -errno, "cannot publish an error");
 	unlink(temporary);
-	error = file_error(m) ?: error;
-	return error;
+	return file_error(m) ?: error;
 }
 
 /* Wait a little, less at first. Returns 0, or -ETIMEDOUT. */
@@ -509,7 +508,7 @@ static int gather(struct meeting *m,
 {
 	unsigned int rounds = 0;
 	char names[KCR_ERROR_BYTES / 2];
-	int err, r = 0;
+	int err, r;
 
 	for (;;) {
 		for (r = 0; r < m->size; r++) {

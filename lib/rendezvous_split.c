@@ -91,15 +91,17 @@ int rendezvous_agree(struct rendezvous *rv, int error)
 {
 	struct split *s = split_of(rv);
 	char note[NOTE_BYTES] = "mapped";
-	int err = 0;
+	int err = 0, last;
 
 	if (error)
 		snprintf(note, sizeof(note), NOTE_OF_ERROR, error,
 			 kcr_error(NULL));
 	if (!s->has_exchanged)
 		err = split_exchange(rv, note);
-	err = split_exchange(rv, note) ?: err;
+	last = split_exchange(rv, note);
 	s->world = NULL;
+	if (last)
+		return last;
 	return err ? err : error;
 }
 

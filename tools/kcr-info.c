@@ -87,6 +87,7 @@ static json_t *explain(int error)
 
 	if (error == EACCES || error == EPERM) {
 		if (!stat(DEVICE, &st) && st.st_gid) {
+			/* cppcheck-suppress getgrgidCalled; one thread */
 			group = getgrgid(st.st_gid);
 			if (group)
 				name = group->gr_name;

@@ -630,6 +630,7 @@ int ring_send(struct conn *c, const struct kcr_send *args)
 		imm |= wire_imm_credit(stream, owed_class, rx->released);
 	wr.wr.num_sge = ret;
 	wr.wr.ex.imm_data = cpu_to_be32(imm);
+	/* cppcheck-suppress unreadVariable; it is read with wr.wr, its first part */
 	wr.remote_addr = tx->address + (tx->next - 1) % tx->depth *
 			 (u64)KCR_CLASS_BYTES(class);
 	ret = queue_post(c, &wr.wr);

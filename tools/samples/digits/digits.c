@@ -14,6 +14,7 @@
  *						emulated links: the same hash
  *	digits --oracle --ranks 4		and by the reference fold
  */
+#include <assert.h>
 #include <getopt.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -87,6 +88,7 @@ static void shuffle(struct job *job)
 {
 	int i, k, other;
 
+	assert(job->order);
 	for (i = job->learnt.count - 1; i > 0; i--) {
 		k = (int)(random_next(&job->random) % (uint64_t)(i + 1));
 		other = job->order[k];
