@@ -41,12 +41,12 @@ tools: $(TOOLS)
 deps:
 	tools/install-deps
 
-# The kernel's selftest framework and checkpatch come in no package but the
+# The kernel's selftest framework, checkpatch and coccinelle's scripts come in no package but the
 # kernel's source. Unpacking takes eight seconds, once. checkpatch's list of
 # misspellings has a word that is right in British English, as used here.
 KSRC := /usr/src/linux-source-6.12.tar.xz
 KSELFTEST_FILES := COPYING LICENSES scripts/checkpatch.pl scripts/spelling.txt \
-	scripts/const_structs.checkpatch scripts/subarch.include \
+	scripts/const_structs.checkpatch scripts/subarch.include scripts/coccinelle \
 	$(addprefix tools/testing/selftests/,Makefile lib.mk kselftest.h \
 	kselftest_harness.h kselftest run_kselftest.sh)
 
@@ -92,6 +92,7 @@ bench-vm: all
 
 .PHONY: lint
 lint: $(KSELFTEST)
+	@tools/install-deps lint
 	+@MAKE='$(MAKE)' KVERS='$(KVERS)' tools/lint
 
 .PHONY: install
@@ -121,7 +122,7 @@ help:
 	@echo 'make check-cluster  the tests of several nodes, with one kernel'
 	@echo 'make check-long     check, with the long forms of the tests'
 	@echo 'make bench-vm       the mesh against perftest, between two VMs: KERNEL=6.12'
-	@echo 'make lint           checkpatch, sparse, W=1, shellcheck, headers'
+	@echo 'make lint           checkpatch, sparse, W=1, analysers, ABI, shellcheck'
 	@echo 'make deps           install the Debian packages that are missing'
 	@echo 'make install        library, headers, tools, udev rule: PREFIX= DESTDIR='
 	@echo 'make clean          remove build/'
