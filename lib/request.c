@@ -234,14 +234,15 @@ KCR_PUBLIC int kcr_test(struct kcr_request *r, int *done)
 	if (!done)
 		return kcr_fail(NULL, -EINVAL, "done is NULL");
 	w = r->world;
-	if (w) {
+	if (w)
 		pthread_mutex_lock(&w->lock);
-		if (!r->is_done)
-			request_poll(r);
-		pthread_mutex_unlock(&w->lock);
-	}
+	if (w && !r->is_done)
+		request_poll(r);
 	*done = r->is_done;
-	return r->is_done ? r->err : 0;
+	err = r->is_done ? r->err : 0;
+	if (w)
+		pthread_mutex_unlock(&w->lock);
+	return err;
 }
 
 KCR_PUBLIC int kcr_wait(struct kcr_request *r)
