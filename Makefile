@@ -26,7 +26,7 @@ CC = gcc
 
 MODULES :=
 TOOLS :=
-KSELFTEST := $(B)/kselftest/.stamp
+KSELFTEST := build/kselftest/.stamp
 
 -include lib/build.mk kmod/build.mk tools/build.mk
 
@@ -68,16 +68,20 @@ $(KSELFTEST): $(wildcard $(KSRC))
 .PHONY: selftests
 selftests: lib tools $(KSELFTEST)
 	+@$(MAKE) -s --no-print-directory -C selftests install \
-		INSTALL_PATH=$(CURDIR)/build/check
+		B=$(B) INSTALL_PATH=$(CURDIR)/$(B)/check
 
 # What is checked: see selftests/check. These install what is missing and
 # build first, and end with one line: N passed, N failed, N skipped.
 KERNEL ?= 6.12
-.PHONY: check check-host check-vm check-cluster check-long
+.PHONY: check check-asan check-tsan check-host check-vm check-cluster check-long
 check:
 	+@selftests/check host vm-6.12 vm-6.1 cluster-6.12 cluster-6.1
 check-host:
 	+@selftests/check host
+check-asan:
+	+@selftests/check asan
+check-tsan:
+	+@selftests/check tsan
 check-vm:
 	+@selftests/check vm-$(KERNEL)
 check-cluster:
@@ -118,6 +122,8 @@ help:
 	@echo 'make check          all tests: on this host, in VMs with 6.12 and 6.1, on'
 	@echo '                    two and four nodes with each'
 	@echo 'make check-host     the tests that need no module and no VM'
+	@echo 'make check-asan     the library under the address and undefined sanitizers;'
+	@echo '                    check-tsan: under the one for threads'
 	@echo 'make check-vm       one kernel: KERNEL=6.12 (default) or KERNEL=6.1'
 	@echo 'make check-cluster  the tests of several nodes, with one kernel'
 	@echo 'make check-long     check, with the long forms of the tests'

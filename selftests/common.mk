@@ -3,6 +3,8 @@
 
 top := $(realpath $(dir $(realpath $(lastword $(MAKEFILE_LIST))))..)
 
+B ?= build
+
 CFLAGS += -O2 -g -std=gnu11 -Wall -Wextra -Wno-unused-parameter \
 	-Wno-sign-compare -Wno-missing-field-initializers -ffp-contract=off \
 	-I$(top)/include -I$(top)/uapi -I$(top)/selftests/lib \
@@ -11,12 +13,12 @@ LDLIBS += -luring -lpthread
 
 # Neither is compiled on its own, but what they change is.
 LOCAL_HDRS += $(wildcard $(top)/selftests/lib/*.h) $(top)/include/kcollring.h \
-	$(top)/uapi/linux/kcollring.h $(top)/build/lib/libkcollring.a
-LDLIBS := $(top)/build/lib/libkcollring.a $(LDLIBS)
+	$(top)/uapi/linux/kcollring.h $(top)/$(B)/lib/libkcollring.a
+LDLIBS := $(top)/$(B)/lib/libkcollring.a $(LDLIBS)
 
 # What shell scripts here use lies beside them when they are installed: ./tap.sh, and
 # the tools, ./kcr-run.
 TEST_FILES += $(wildcard $(top)/selftests/lib/*.sh)
-TEST_PROGS_EXTENDED += $(addprefix $(top)/build/bin/,kcr-run kcr-info kcr-perf)
+TEST_PROGS_EXTENDED += $(addprefix $(top)/$(B)/bin/,kcr-run kcr-info kcr-perf)
 
 include ../../lib.mk

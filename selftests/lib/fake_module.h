@@ -327,8 +327,11 @@ static void fake_deliver_all(int rank, int peer, int wire)
 		memcpy(&c->status->board, fake.rank[peer].board[0],
 		       offsetof(struct kcr_board, sleeping));
 	if (fake.rank[peer].board[0])
-		c->status->board.beat_ns =
-			((struct kcr_board *)fake.rank[peer].board[0])->beat_ns;
+		__atomic_store_n(&c->status->board.beat_ns,
+				 __atomic_load_n(&((struct kcr_board *)
+						   fake.rank[peer].board[0])->beat_ns,
+						 __ATOMIC_RELAXED),
+				 __ATOMIC_RELAXED);
 }
 
 static int fake_leave(void)
