@@ -5,9 +5,7 @@
  */
 #include "kselftest_harness.h"
 #include "device.h"
-
-#include <limits.h>
-#include <sys/utsname.h>
+#include "module.h"
 
 #define RANKS 4
 #define LONG (25 * DEV_SECOND)
@@ -489,86 +487,15 @@ TEST_F_TIMEOUT(death, many_lives, 240)
 
 /* Unloading. Only where the whole machine is ours. */
 
-static long delete_named(const char *name)
-{
-	return syscall(SYS_delete_module, name, O_NONBLOCK) ? -errno : 0;
-}
-
-static long delete_module(void)
-{
-	return delete_named("kcollring");
-}
-
-/* "says EBUSY": the call itself has EWOULDBLOCK for a module that is in use. */
 static void expect_busy(struct __test_metadata *_metadata, const char *why)
 {
 	double begin = dev_now();
-	long err = delete_module();
+	long err = module_delete("kcollring");
 
-	EXPECT_TRUE(err == -EBUSY || err == -EWOULDBLOCK) {
+	EXPECT_TRUE(module_is_busy(err)) {
 		TH_LOG("%s: %ld", why, err);
 	}
 	EXPECT_GT(1, dev_now() - begin);
-}
-
-/* build/kmod/RELEASE/FILE of the tree that this program is in. */
-static int open_file(const char *file)
-{
-	char path[PATH_MAX], *end;
-	struct utsname name;
-	ssize_t n;
-	int fd;
-
-	n = readlink("/proc/self/exe", path, sizeof(path) - 200);
-	if (n < 0 || uname(&name))
-		return -1;
-	path[n] = 0;
-	for (end = strrchr(path, '/'); end; end = strrchr(path, '/')) {
-		sprintf(end, "/kmod/%.64s/%s", name.release, file);
-		fd = open(path, O_RDONLY | O_CLOEXEC);
-		if (fd >= 0)
-			return fd;
-		*end = 0;
-	}
-	return -1;
-}
-
-static int open_module(void)
-{
-	const char *named = getenv("KCR_MODULE");
-
-	return named ? open(named, O_RDONLY | O_CLOEXEC) : open_file("kcollring.ko");
-}
-
-/* kcollring_verbs.ko uses the module: it goes first, and comes back at the end. */
-static bool take_verbs(void)
-{
-	if (access("/sys/module/kcollring_verbs", F_OK))
-		return false;
-	return DEV_SOON(DEV_SETTLE, !delete_named("kcollring_verbs"));
-}
-
-static long give_verbs(void)
-{
-	int fd = open_file("kcollring_verbs.ko");
-	long err;
-
-	if (fd < 0)
-		return -errno;
-	err = syscall(SYS_finit_module, fd, "", 0) ? -errno : 0;
-	close(fd);
-	return err;
-}
-
-static const char *no_unloading(void)
-{
-	if (!getenv("KCR_VM") && !getenv("KCR_NODE"))
-		return "only in a virtual machine (KCR_VM, KCR_NODE)";
-	if (geteuid())
-		return "needs root";
-	if (access("/sys/module/kcollring/refcnt", R_OK))
-		return "kcollring is no module here";
-	return NULL;
 }
 
 static void park_until_told(void *arg)
@@ -593,7 +520,7 @@ TEST_F(death, unload)
 		"max_conns_per_user",
 	};
 	char parameters[256] = "", path[96];
-	const char *no = no_unloading();
+	const char *no = module_missing();
 	struct dev_world w = dev_world(1);
 	int fd, module, i, n = 0, *stage;
 	struct kcr_query query;
@@ -606,7 +533,7 @@ TEST_F(death, unload)
 
 	if (no)
 		SKIP(return, "%s", no);
-	module = open_module();
+	module = module_open_own();
 	if (module < 0)
 		SKIP(return, "no kcollring.ko to load again: set KCR_MODULE");
 	ASSERT_EQ(0, stat(DEV_PATH, &st));
@@ -616,7 +543,7 @@ TEST_F(death, unload)
 			      dev_read_number(path));
 	}
 
-	verbs = take_verbs();
+	verbs = module_take_verbs();
 	fd = dev_open();
 	ASSERT_LE(0, fd);
 	expect_busy(_metadata, "an open descriptor");
@@ -646,16 +573,16 @@ TEST_F(death, unload)
 	EXPECT_TRUE(dev_child_kill(pid));
 
 	/* The last user is gone: soon it works, and the device goes with it. */
-	EXPECT_TRUE(DEV_SOON(DEV_SETTLE, !(err = delete_module()))) {
+	EXPECT_TRUE(DEV_SOON(DEV_SETTLE, !(err = module_delete("kcollring")))) {
 		TH_LOG("delete_module: %ld", err);
 	}
 	if (err)
 		return;
 	EXPECT_EQ(-ENOENT, dev_open());
 	EXPECT_NE(0, access("/sys/module/kcollring", F_OK));
-	EXPECT_EQ(-ENOENT, delete_module());
+	EXPECT_EQ(-ENOENT, module_delete("kcollring"));
 
-	ASSERT_EQ(0, syscall(SYS_finit_module, module, parameters, 0)) {
+	ASSERT_EQ(0, module_load(module, parameters)) {
 		TH_LOG("finit_module(\"%s\"): %s", parameters, strerror(errno));
 	}
 	EXPECT_TRUE(DEV_SOON(DEV_SETTLE, !access(DEV_PATH, F_OK)));
@@ -669,42 +596,42 @@ TEST_F(death, unload)
 	close(fd);
 	close(module);
 	if (verbs)
-		EXPECT_EQ(0, give_verbs());
+		EXPECT_EQ(0, module_give_verbs());
 }
 
 /* Again and again, with something to give back each time. */
 TEST_F_TIMEOUT(death, unload_often, 120)
 {
-	const char *no = no_unloading();
+	const char *no = module_missing();
 	int module, round, pid, err = 0, *stage;
 	struct stat st;
 	bool verbs;
 
 	if (no)
 		SKIP(return, "%s", no);
-	module = open_module();
+	module = module_open_own();
 	if (module < 0)
 		SKIP(return, "no kcollring.ko to load again: set KCR_MODULE");
 	ASSERT_EQ(0, stat(DEV_PATH, &st));
 	stage = dev_shared(4096);
-	verbs = take_verbs();
+	verbs = module_take_verbs();
 	for (round = 0; round < 5; round++) {
 		*stage = 0;
 		pid = dev_child(park_until_told, stage);
 		EXPECT_TRUE(dev_reached(stage, 1));
 		EXPECT_TRUE(dev_child_kill(pid));
 		/* At once, if it can be had: what is still to come must not be lost. */
-		ASSERT_TRUE(DEV_SOON(DEV_SETTLE, !(err = delete_module()))) {
+		ASSERT_TRUE(DEV_SOON(DEV_SETTLE, !(err = module_delete("kcollring")))) {
 			TH_LOG("delete_module: %d", err);
 		}
-		ASSERT_EQ(0, syscall(SYS_finit_module, module, "", 0));
+		ASSERT_EQ(0, module_load(module, ""));
 		ASSERT_TRUE(DEV_SOON(DEV_SETTLE, !access(DEV_PATH, F_OK)));
 		EXPECT_EQ(0, chown(DEV_PATH, st.st_uid, st.st_gid));
 		EXPECT_EQ(0, chmod(DEV_PATH, st.st_mode & 07777));
 	}
 	close(module);
 	if (verbs)
-		EXPECT_EQ(0, give_verbs());
+		EXPECT_EQ(0, module_give_verbs());
 }
 
 TEST_HARNESS_MAIN

@@ -6,14 +6,12 @@
  */
 #include "kselftest_harness.h"
 #include "mesh.h"
-
-#include <limits.h>
-#include <sys/utsname.h>
+#include "module.h"
 
 #define RANKS 3
 #define LONG (25 * DEV_SECOND)
 /* Nothing may take longer than this. */
-#define LIMIT 10
+#define LIMIT MESH_SHELL_LIMIT
 
 FIXTURE(mesh_remove) {
 	struct dev_counters before;
@@ -21,20 +19,9 @@ FIXTURE(mesh_remove) {
 	struct kcr_status *status;
 };
 
-static const char *not_here(void)
-{
-	if (!getenv("KCR_VM") && !getenv("KCR_NODE"))
-		return "only in a virtual machine (KCR_VM, KCR_NODE)";
-	if (geteuid())
-		return "needs root";
-	if (system("which rdma ip rmmod modprobe > /dev/null"))
-		return "needs rdma, ip, rmmod, modprobe";
-	return mesh_missing();
-}
-
 FIXTURE_SETUP(mesh_remove)
 {
-	const char *why = not_here();
+	const char *why = mesh_missing_for_removal();
 
 	self->r.n = 0;
 	self->status = MAP_FAILED;
@@ -54,21 +41,8 @@ FIXTURE_TEARDOWN(mesh_remove)
 	DEV_EXPECT_NOTHING_LEFT(&self->before);
 	MESH_EXPECT_NOTHING_LEFT();
 	/* The device is there again, for whoever comes next. */
-	if (access("/sys/class/infiniband/rxe0", F_OK))
-		EXPECT_EQ(0, system("rdma link add rxe0 type rxe netdev dummy0"));
-}
-
-/* A command for the shell; what it gave, or -ETIMEDOUT if it hangs. */
-static int run(const char *command)
-{
-	char *const arguments[] = { (char *)"sh", (char *)"-c", (char *)command, NULL };
-	pid_t pid = fork();
-
-	if (!pid) {
-		execv("/bin/sh", arguments);
-		_exit(127);
-	}
-	return dev_child_status(pid, LIMIT);
+	if (!mesh_device_is_there())
+		EXPECT_EQ(0, mesh_device_add());
 }
 
 /* Ranks 0 and 1 send to each other until they cannot; rank 2 sleeps. */
@@ -204,21 +178,10 @@ static void expect_works(struct __test_metadata *_metadata)
 	mesh_ranks_close(&r);
 }
 
-static bool has_gid(void)
-{
-	char text[64] = "";
-	int fd = open("/sys/class/infiniband/rxe0/ports/1/gids/1", O_RDONLY | O_CLOEXEC);
-	ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
-
-	if (fd >= 0)
-		close(fd);
-	return n > 0 && strstr(text, "ffff:0a4d:0001");
-}
-
 static void add_again(struct __test_metadata *_metadata)
 {
-	EXPECT_EQ(0, run("rdma link add rxe0 type rxe netdev dummy0"));
-	EXPECT_TRUE(DEV_SOON(LIMIT, has_gid()));
+	EXPECT_EQ(0, mesh_device_add());
+	EXPECT_TRUE(DEV_SOON(LIMIT, mesh_device_has_gid()));
 }
 
 /* rdma link del, with traffic, commands parked, and another mesh that listens. */
@@ -240,10 +203,10 @@ TEST_F(mesh_remove, device)
 	ASSERT_NE(MAP_FAILED, waits);
 	ASSERT_EQ(0, traffic_start(&t, &self->r));
 	begin = dev_now();
-	EXPECT_EQ(0, run("rdma link del rxe0"));
+	EXPECT_EQ(0, mesh_device_del());
 	EXPECT_GT(LIMIT, dev_now() - begin);
 	expect_no_device(_metadata, &self->r, &t, self->status);
-	EXPECT_NE(0, access("/sys/class/infiniband/rxe0", F_OK));
+	EXPECT_FALSE(mesh_device_is_there());
 	/* Without it there is no way, and this is said at once. */
 	args = mesh_connect_args(1, 0);
 	args.wire = 1;
@@ -308,13 +271,13 @@ TEST_F(mesh_remove, driver)
 		SKIP(return, "rdma_rxe is no module here");
 	ASSERT_EQ(0, traffic_start(&t, &self->r));
 	begin = dev_now();
-	EXPECT_EQ(0, run("rmmod rdma_rxe"));
+	EXPECT_EQ(0, mesh_shell("rmmod rdma_rxe"));
 	EXPECT_GT(LIMIT, dev_now() - begin);
 	expect_no_device(_metadata, &self->r, &t, self->status);
-	EXPECT_EQ(0, run("modprobe rdma_rxe"));
+	EXPECT_EQ(0, mesh_shell("modprobe rdma_rxe"));
 	add_again(_metadata);
 	if (has_second)
-		EXPECT_EQ(0, run("rdma link add rxe0w1 type rxe netdev dummy1"));
+		EXPECT_EQ(0, mesh_shell("rdma link add rxe0w1 type rxe netdev dummy1"));
 	expect_works(_metadata);
 }
 
@@ -330,12 +293,12 @@ TEST_F(mesh_remove, interface)
 	int i;
 
 	ASSERT_EQ(0, traffic_start(&t, &self->r));
-	EXPECT_EQ(0, run("ip link set dummy0 down"));
+	EXPECT_EQ(0, mesh_shell("ip link set dummy0 down"));
 	/* Retries end within this. */
 	DEV_SOON(8, dev_cause(self->status));
 	TH_LOG("down: cause %#llx", dev_cause(self->status));
-	EXPECT_EQ(0, run("ip link set dummy0 up"));
-	EXPECT_TRUE(DEV_SOON(LIMIT, has_gid()));
+	EXPECT_EQ(0, mesh_shell("ip link set dummy0 up"));
+	EXPECT_TRUE(DEV_SOON(LIMIT, mesh_device_has_gid()));
 	if (dev_cause(self->status)) {
 		EXPECT_TRUE(DEV_SOON(LIMIT, all_failed(&self->r)));
 		EXPECT_TRUE(DEV_SOON(LIMIT, t.result));
@@ -348,39 +311,12 @@ TEST_F(mesh_remove, interface)
 	}
 	for (i = 0; i < 2; i++)
 		EXPECT_EQ(0, dev_sleeper_result(&t.sleeper[i], LIMIT));
-	EXPECT_EQ(0, run("rdma link del rxe0"));
+	EXPECT_EQ(0, mesh_device_del());
 	add_again(_metadata);
 	expect_works(_metadata);
 }
 
 /* ---- our own module ---- */
-
-static long delete_module(void)
-{
-	return syscall(SYS_delete_module, "kcollring_verbs", O_NONBLOCK) ? -errno : 0;
-}
-
-/* build/kmod/RELEASE/kcollring_verbs.ko of the tree that this program is in. */
-static int open_module(void)
-{
-	char path[PATH_MAX], *end;
-	struct utsname name;
-	ssize_t n;
-	int fd;
-
-	n = readlink("/proc/self/exe", path, sizeof(path) - 200);
-	if (n < 0 || uname(&name))
-		return -1;
-	path[n] = 0;
-	for (end = strrchr(path, '/'); end; end = strrchr(path, '/')) {
-		sprintf(end, "/kmod/%.64s/kcollring_verbs.ko", name.release);
-		fd = open(path, O_RDONLY | O_CLOEXEC);
-		if (fd >= 0)
-			return fd;
-		*end = 0;
-	}
-	return -1;
-}
 
 TEST_F(mesh_remove, module)
 {
@@ -390,12 +326,12 @@ TEST_F(mesh_remove, module)
 	int module, fd;
 	long err = 0;
 
-	module = open_module();
+	module = module_open("kcollring_verbs.ko");
 	if (module < 0)
 		SKIP(return, "no kcollring_verbs.ko to load again");
 	ASSERT_EQ(0, traffic_start(&t, &self->r));
-	err = delete_module();
-	EXPECT_TRUE(err == -EBUSY || err == -EWOULDBLOCK);
+	err = module_delete("kcollring_verbs");
+	EXPECT_TRUE(module_is_busy(err));
 	EXPECT_EQ(0, dev_kick(self->r.fd[0], 2, 1));
 	EXPECT_EQ(0, traffic_end(&t));
 	EXPECT_EQ(0, dev_sleeper_result(&t.sleeper[0], LIMIT));
@@ -404,7 +340,7 @@ TEST_F(mesh_remove, module)
 	munmap(self->status, sizeof(*self->status));
 	self->status = MAP_FAILED;
 	mesh_ranks_close(&self->r);
-	EXPECT_TRUE(DEV_SOON(DEV_SETTLE, !(err = delete_module()))) {
+	EXPECT_TRUE(DEV_SOON(DEV_SETTLE, !(err = module_delete("kcollring_verbs")))) {
 		TH_LOG("delete_module: %ld", err);
 	}
 	ASSERT_EQ(0, err);
@@ -419,7 +355,7 @@ TEST_F(mesh_remove, module)
 	EXPECT_EQ(-ENOTCONN, mesh_frames(fd, 1, 0, 0, 0));
 	EXPECT_EQ(0, dev_window(fd, 0, NULL, 0, 4096));
 
-	ASSERT_EQ(0, syscall(SYS_finit_module, module, "", 0)) {
+	ASSERT_EQ(0, module_load(module, "")) {
 		TH_LOG("finit_module: %s", strerror(errno));
 	}
 	EXPECT_EQ(0, dev_query(fd, &query));
@@ -434,7 +370,7 @@ TEST_F(mesh_remove, module)
 /* Again and again, each time with connections that have just ended. */
 TEST_F(mesh_remove, module_often)
 {
-	int module = open_module(), round;
+	int module = module_open("kcollring_verbs.ko"), round;
 	long err = 0;
 
 	if (module < 0)
@@ -443,10 +379,10 @@ TEST_F(mesh_remove, module_often)
 	self->status = MAP_FAILED;
 	mesh_ranks_close(&self->r);
 	for (round = 0; round < 5; round++) {
-		ASSERT_TRUE(DEV_SOON(DEV_SETTLE, !(err = delete_module()))) {
+		ASSERT_TRUE(DEV_SOON(DEV_SETTLE, !(err = module_delete("kcollring_verbs")))) {
 			TH_LOG("delete_module: %ld", err);
 		}
-		ASSERT_EQ(0, syscall(SYS_finit_module, module, "", 0));
+		ASSERT_EQ(0, module_load(module, ""));
 		expect_works(_metadata);
 	}
 	close(module);

@@ -339,4 +339,64 @@ static inline const char *mesh_left(void)
 	}								\
 } while (0)
 
+/*
+ * The device goes and comes back. Only where the whole machine is ours; whoever
+ * takes it away gives it back.
+ */
+
+/* Nothing may take longer than this, in seconds. */
+#define MESH_SHELL_LIMIT	10
+
+/* Why that cannot be done here, or NULL. */
+static inline const char *mesh_missing_for_removal(void)
+{
+	if (!getenv("KCR_VM") && !getenv("KCR_NODE"))
+		return "only in a virtual machine (KCR_VM, KCR_NODE)";
+	if (geteuid())
+		return "needs root";
+	if (system("which rdma ip rmmod modprobe > /dev/null"))
+		return "needs rdma, ip, rmmod, modprobe";
+	return mesh_missing();
+}
+
+/* A command for the shell; what it gave, or -ETIMEDOUT if it hangs. */
+static inline int mesh_shell(const char *command)
+{
+	char *const arguments[] = { (char *)"sh", (char *)"-c", (char *)command, NULL };
+	pid_t pid = fork();
+
+	if (!pid) {
+		execv("/bin/sh", arguments);
+		_exit(127);
+	}
+	return dev_child_status(pid, MESH_SHELL_LIMIT);
+}
+
+static inline bool mesh_device_is_there(void)
+{
+	return !access("/sys/class/infiniband/rxe0", F_OK);
+}
+
+static inline int mesh_device_del(void)
+{
+	return mesh_shell("rdma link del rxe0");
+}
+
+static inline int mesh_device_add(void)
+{
+	return mesh_shell("rdma link add rxe0 type rxe netdev dummy0");
+}
+
+/* It has its address some time after it was added. */
+static inline bool mesh_device_has_gid(void)
+{
+	char text[64] = "";
+	int fd = open("/sys/class/infiniband/rxe0/ports/1/gids/1", O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+
+	if (fd >= 0)
+		close(fd);
+	return n > 0 && strstr(text, "ffff:0a4d:0001");
+}
+
 #endif /* KCR_TEST_MESH_H */
