@@ -230,7 +230,8 @@ union kcr_args {
  * @mmap: a part of a connection; under no lock but mmap_lock
  * @forget: the member's board in a window may go
  * @failed: the member's world has failed, tell the peers; does not wait
- * @end: the member has left or died: tell the peers and close; does not wait
+ * @end: the member has left or died: tell the peers and close; does not wait, and
+ *	does nothing the second time
  * @destroy: wait until everything is closed, then free it all
  *
  * The last three are called under kcr_member.mesh_lock, but destroy.

@@ -267,6 +267,9 @@ void kcr_mesh_destroy(struct kcr_member *m)
 	mutex_lock(&m->mesh_lock);
 	mesh = m->mesh;
 	m->mesh = NULL;
+	/* Whoever ended the member, the monitor say, may not have come to that. */
+	if (mesh)
+		mesh->ops->end(mesh, READ_ONCE(m->state));
 	mutex_unlock(&m->mesh_lock);
 	if (!mesh)
 		return;

@@ -304,6 +304,22 @@ static void failed(struct kcr_mesh *base)
 	}
 }
 
+/* From here on none is added, and no peer finds one. Whether this was the first. */
+static bool set_ended(struct mesh *mesh)
+{
+	bool is_first;
+
+	mutex_lock(&mesh->lock);
+	mutex_lock(&meshes_lock);
+	is_first = !mesh->has_ended;
+	if (is_first)
+		list_del(&mesh->node);
+	mesh->has_ended = true;
+	mutex_unlock(&meshes_lock);
+	mutex_unlock(&mesh->lock);
+	return is_first;
+}
+
 static void end(struct kcr_mesh *base, u32 state)
 {
 	struct mesh *mesh = mesh_of(base);
@@ -311,12 +327,8 @@ static void end(struct kcr_mesh *base, u32 state)
 	unsigned long key;
 	struct conn *c;
 
-	mutex_lock(&mesh->lock);
-	mutex_lock(&meshes_lock);
-	list_del(&mesh->node);
-	mesh->has_ended = true;
-	mutex_unlock(&meshes_lock);
-	mutex_unlock(&mesh->lock);
+	if (!set_ended(mesh))
+		return;
 	kcr_window_board_head(base->member, &head);
 	xa_for_each(&mesh->conns, key, c)
 		conn_end(c, state, &head);
