@@ -5,7 +5,7 @@
  *	NEW -> EXPECTED -> ACCEPTED -> UP	the higher rank's side
  *	NEW -> RESOLVING -> ROUTING -> REQUESTED -> PROVING -> UP
  *						the lower rank's side
- *	UP -> LEAVING -> CLOSING		the membership ended
+ *	UP or PROVING -> LEAVING -> CLOSING	the membership ended
  *	any -> CLOSING -> CLOSED
  *	CLOSING -> EXPECTED			whoever came did not prove itself
  *
@@ -41,7 +41,7 @@ static const u16 next_states[] = {
 	[CONN_ROUTING] = BIT(CONN_REQUESTED),
 	[CONN_REQUESTED] = BIT(CONN_PROVING),
 	[CONN_ACCEPTED] = BIT(CONN_UP) | BIT(CONN_EXPECTED),
-	[CONN_PROVING] = BIT(CONN_UP),
+	[CONN_PROVING] = BIT(CONN_UP) | BIT(CONN_LEAVING),
 	[CONN_UP] = BIT(CONN_LEAVING),
 	[CONN_LEAVING] = 0,
 	[CONN_CLOSING] = BIT(CONN_CLOSED) | BIT(CONN_EXPECTED),
@@ -911,7 +911,8 @@ u32 conn_incoming(struct conn *c, struct rdma_cm_id *id,
  * @state: KCR_MEMBER_LEFT or KCR_MEMBER_DEAD
  * @head: what the rank was doing last, which peers compare if they differ
  *
- * What was sent is still delivered, and the peer is told.
+ * What was sent is still delivered, and the peer is told: also one that may be up
+ * already, while its WELCOME is on its way.
  */
 void conn_end(struct conn *c, u32 state, const struct kcr_board *head)
 {

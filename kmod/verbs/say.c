@@ -127,6 +127,12 @@ static bool hear_hello(struct conn *c, const struct wire_message *m)
 
 static bool hear_welcome(struct conn *c)
 {
+	/* The membership has ended meanwhile: now the peer listens to that. */
+	if (c->state == CONN_LEAVING && !c->was_up) {
+		c->was_up = true;
+		conn_push(c);
+		return true;
+	}
 	if (c->state != CONN_PROVING)
 		return c->state >= CONN_CLOSING;
 	conn_set_state(c, CONN_UP);
