@@ -459,6 +459,33 @@ static int map_part(struct kcr_member *m, const struct kcr_win *win, u32 kind,
 	return kcr_region_map(part.region, vma);
 }
 
+/* What an offset names, if its fields could name something. */
+struct place {
+	u32 kind;	/* KCR_MAP_* */
+	u32 nr;		/* the window, or the wire */
+	u32 index;
+};
+
+static bool parse_offset(u64 offset, struct place *place)
+{
+	place->index = (offset >> 32) & 0xffff;
+	place->kind = (offset >> 48) & 0xf;
+	place->nr = offset >> 52;
+	if (lower_32_bits(offset))
+		return false;
+	switch (place->kind) {
+	case KCR_MAP_SLOTS:
+	case KCR_MAP_ACK:
+	case KCR_MAP_BOARD:
+		return place->nr < KCR_MAX_WINDOWS;
+	case KCR_MAP_CONN:
+	case KCR_MAP_FRAMES:
+		return place->nr < KCR_MAX_WIRES;
+	default:
+		return false;
+	}
+}
+
 /**
  * kcr_window_mmap() - map a part of a window
  * @m: the member; the caller is its process
@@ -468,22 +495,18 @@ static int map_part(struct kcr_member *m, const struct kcr_win *win, u32 kind,
  */
 int kcr_window_mmap(struct kcr_member *m, struct vm_area_struct *vma)
 {
-	u64 offset = (u64)vma->vm_pgoff << PAGE_SHIFT;
-	u32 index = (offset >> 32) & 0xffff;
-	u32 kind = (offset >> 48) & 0xf;
-	u64 nr = offset >> 52;
+	struct place at;
+	u32 nr;
 	int ret;
 
-	if (!lower_32_bits(offset) && nr < KCR_MAX_WIRES &&
-	    (kind == KCR_MAP_CONN || kind == KCR_MAP_FRAMES))
-		return kcr_mesh_mmap(m, kind, nr, index, vma);
-	if (lower_32_bits(offset) || nr >= KCR_MAX_WINDOWS ||
-	    kind < KCR_MAP_SLOTS || kind > KCR_MAP_BOARD)
+	if (!parse_offset((u64)vma->vm_pgoff << PAGE_SHIFT, &at))
 		return -EINVAL;
-	nr = array_index_nospec(nr, KCR_MAX_WINDOWS);
+	if (at.kind == KCR_MAP_CONN || at.kind == KCR_MAP_FRAMES)
+		return kcr_mesh_mmap(m, at.kind, at.nr, at.index, vma);
+	nr = array_index_nospec(at.nr, KCR_MAX_WINDOWS);
 
 	mutex_lock(&m->world->mutex);
-	ret = map_part(m, m->world->windows[nr], kind, index, vma);
+	ret = map_part(m, m->world->windows[nr], at.kind, at.index, vma);
 	mutex_unlock(&m->world->mutex);
 	return ret;
 }

@@ -92,6 +92,23 @@ static int find_conn(struct rdma_cm_id *id, const struct wire_request *request,
 	return 0;
 }
 
+/* Is it a request, whoever may be meant? 0 or the reason why not. */
+static u32 check_request(const struct wire_request *request, u8 length,
+			 u32 *detail)
+{
+	if (length < sizeof(*request) ||
+	    le32_to_cpu(request->magic) != WIRE_MAGIC)
+		return KCR_REASON_FORMAT;
+	if (le16_to_cpu(request->version_min) > WIRE_VERSION ||
+	    le16_to_cpu(request->version) < WIRE_VERSION_MIN) {
+		*detail = WIRE_VERSION;
+		return KCR_REASON_VERSION;
+	}
+	if (memchr_inv(request->reserved, 0, sizeof(request->reserved)))
+		return KCR_REASON_FORMAT;
+	return 0;
+}
+
 /**
  * listen_incoming() - someone wants to connect
  * @id: the request's
@@ -105,14 +122,10 @@ int listen_incoming(struct rdma_cm_id *id, struct rdma_cm_event *event)
 	u32 reason, detail = 0;
 	struct conn *c;
 
-	if (event->param.conn.private_data_len < sizeof(*request) ||
-	    le32_to_cpu(request->magic) != WIRE_MAGIC)
-		return refuse(id, KCR_REASON_FORMAT, 0);
-	if (le16_to_cpu(request->version_min) > WIRE_VERSION ||
-	    le16_to_cpu(request->version) < WIRE_VERSION_MIN)
-		return refuse(id, KCR_REASON_VERSION, WIRE_VERSION);
-	if (memchr_inv(request->reserved, 0, sizeof(request->reserved)))
-		return refuse(id, KCR_REASON_FORMAT, 0);
+	reason = check_request(request, event->param.conn.private_data_len,
+			       &detail);
+	if (reason)
+		return refuse(id, reason, detail);
 
 	mutex_lock(&meshes_lock);
 	reason = find_conn(id, request, &c, &detail) ?:
