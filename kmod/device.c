@@ -340,3 +340,7 @@ void kcr_device_unregister(void)
 {
 	misc_deregister(&device);
 }
+
+#if IS_BUILTIN(CONFIG_KUNIT)
+#include "device_kunit.c"
+#endif

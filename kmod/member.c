@@ -234,3 +234,7 @@ int kcr_member_join(struct kcr_call *call)
 	mutex_unlock(&call->file->lock);
 	return ret;
 }
+
+#if IS_BUILTIN(CONFIG_KUNIT)
+#include "member_kunit.c"
+#endif

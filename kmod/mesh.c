@@ -277,3 +277,7 @@ void kcr_mesh_destroy(struct kcr_member *m)
 	mesh->ops->destroy(mesh);
 	module_put(owner);
 }
+
+#if IS_BUILTIN(CONFIG_KUNIT)
+#include "mesh_kunit.c"
+#endif

@@ -161,3 +161,7 @@ void kcr_user_uncharge_conn(struct kcr_user *user)
 	atomic_long_dec(&user->conns);
 }
 EXPORT_SYMBOL_GPL(kcr_user_uncharge_conn);
+
+#if IS_BUILTIN(CONFIG_KUNIT)
+#include "user_kunit.c"
+#endif

@@ -564,3 +564,7 @@ struct kcr_region *kcr_window_board(struct kcr_member *m, u32 window)
 	return board;
 }
 EXPORT_SYMBOL_GPL(kcr_window_board);
+
+#if IS_BUILTIN(CONFIG_KUNIT)
+#include "window_kunit.c"
+#endif

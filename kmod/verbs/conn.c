@@ -950,3 +950,7 @@ int conn_mmap(struct conn *c, struct vm_area_struct *vma)
 	vm_flags_mod(vma, 0, VM_MAYWRITE);
 	return kcr_region_map(c->region, vma);
 }
+
+#if IS_BUILTIN(CONFIG_KUNIT)
+#include "conn_kunit.c"
+#endif

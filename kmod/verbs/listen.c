@@ -260,3 +260,7 @@ void listener_put(struct listener *listener)
 	if (is_last)
 		kfree(listener);
 }
+
+#if IS_BUILTIN(CONFIG_KUNIT)
+#include "listen_kunit.c"
+#endif

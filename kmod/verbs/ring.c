@@ -642,3 +642,7 @@ int ring_send(struct conn *c, const struct kcr_send *args)
 	WRITE_ONCE(c->status->sent, c->status->sent + 1);
 	return 0;
 }
+
+#if IS_BUILTIN(CONFIG_KUNIT)
+#include "ring_kunit.c"
+#endif

@@ -228,3 +228,7 @@ bool conn_hear(struct conn *c, const struct wire_message *m, u32 bytes)
 		return false;
 	}
 }
+
+#if IS_BUILTIN(CONFIG_KUNIT)
+#include "say_kunit.c"
+#endif
