@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * KUnit: what CONNECT, FRAMES, SEND and RELEASE may ask for: the limits of every
- * field. A part of mesh.c, on kernels with KUnit.
+ * field; and how a mesh goes. A part of mesh.c, on kernels with KUnit.
  */
 #include <kunit/test.h>
 
@@ -30,7 +30,23 @@ static int take_release(struct kcr_mesh *mesh, const struct kcr_release *args)
 	return PASSED;
 }
 
+/* In which order they are called, as digits; the state that an end was given. */
+static u32 order, end_state;
+
+static void take_end(struct kcr_mesh *mesh, u32 state)
+{
+	order = order * 10 + 1;
+	end_state = state;
+}
+
+static void take_destroy(struct kcr_mesh *mesh)
+{
+	order = order * 10 + 2;
+}
+
 static const struct kcr_mesh_ops fake_ops = {
+	.end = take_end,
+	.destroy = take_destroy,
 	.connect = take_connect,
 	.frames = take_frames,
 	.send = take_send,
@@ -211,12 +227,30 @@ static void mesh_release_fields(struct kunit *test)
 	expect_fields(test, f, kcr_mesh_release, fields, ARRAY_SIZE(fields));
 }
 
+/* Also if whoever ended the member has not come to its mesh yet. */
+static void mesh_ends_before_it_goes(struct kunit *test)
+{
+	struct fake_call *f = fake_call(test);
+
+	order = 0;
+	f->member.state = KCR_MEMBER_DEAD;
+	kcr_mesh_destroy(&f->member);
+	KUNIT_EXPECT_EQ(test, order, 12);
+	KUNIT_EXPECT_EQ(test, end_state, KCR_MEMBER_DEAD);
+	KUNIT_EXPECT_NULL(test, f->member.mesh);
+	/* Whoever comes late finds none. */
+	kcr_mesh_end(&f->member, KCR_MEMBER_DEAD);
+	kcr_mesh_destroy(&f->member);
+	KUNIT_EXPECT_EQ(test, order, 12);
+}
+
 static struct kunit_case mesh_cases[] = {
 	KUNIT_CASE(mesh_connect_fields),
 	KUNIT_CASE(mesh_frames_fields),
 	KUNIT_CASE(mesh_send_fields),
 	KUNIT_CASE(mesh_send_masks),
 	KUNIT_CASE(mesh_release_fields),
+	KUNIT_CASE(mesh_ends_before_it_goes),
 	{ }
 };
 
