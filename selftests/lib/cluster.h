@@ -179,7 +179,7 @@ static const char *const cluster_counters[] = {
 /* Until nothing of the mesh is alive on this node: what is left, or NULL. */
 static inline const char *cluster_left(double seconds)
 {
-	double until = ranks_now() + seconds;
+	double until = ranks_now() + seconds * pace();
 	const char *left;
 	unsigned int i;
 
@@ -225,7 +225,7 @@ static inline struct cluster_word cluster_greeting(const struct cluster *c,
 static inline int cluster_listen(struct cluster *c, const char *program)
 {
 	struct cluster_word mine = cluster_greeting(c, program), word;
-	double until = ranks_now() + CLUSTER_GATHER;
+	double until = ranks_now() + CLUSTER_GATHER * pace();
 	struct sockaddr_in at;
 	int fd = cluster_socket(&at), on = 1, here = 1, from;
 
@@ -263,7 +263,7 @@ static inline int cluster_listen(struct cluster *c, const char *program)
 static inline int cluster_call(struct cluster *c, const char *program)
 {
 	struct cluster_word mine = cluster_greeting(c, program), word;
-	double until = ranks_now() + CLUSTER_GATHER;
+	double until = ranks_now() + CLUSTER_GATHER * pace();
 	struct sockaddr_in at;
 	int on = 1;
 
@@ -287,7 +287,7 @@ static inline int cluster_call(struct cluster *c, const char *program)
 /* Run a case in a process of its own: 0, 1 or CLUSTER_SKIP. */
 static inline int cluster_run(struct cluster *c, const struct cluster_case *one)
 {
-	double until = ranks_now() + (one->seconds ?: CLUSTER_LIMIT);
+	double until = ranks_now() + (one->seconds ?: CLUSTER_LIMIT) * pace();
 	pid_t pid, parent = getpid();
 	int status;
 
@@ -449,7 +449,7 @@ static inline int cluster_main(int argc, char **argv,
 		return KSFT_SKIP;
 	}
 	for (i = 0; i < n; i++)
-		limit += cases[i].seconds ?: CLUSTER_LIMIT;
+		limit += (cases[i].seconds ?: CLUSTER_LIMIT) * pace();
 	return cluster_start(argv, cluster_number("KCR_TEST_RANKS", per_node),
 			     limit);
 }

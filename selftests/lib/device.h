@@ -33,6 +33,8 @@
 
 #include <linux/kcollring.h>
 
+#include "pace.h"
+
 #define DEV_PATH	"/dev/kcollring"
 #define DEV_COUNTERS	"/sys/class/misc/kcollring/"
 #define DEV_PARAMETERS	"/sys/module/kcollring/parameters/"
@@ -61,9 +63,9 @@ static inline void dev_sleep(double seconds)
 		;
 }
 
-/* Does @condition become true within @seconds? */
+/* Does @condition become true within @seconds, as pace.h stretches them? */
 #define DEV_SOON(seconds, condition) ({					\
-	double dev_until = dev_now() + (seconds);			\
+	double dev_until = dev_now() + (seconds) * pace();		\
 	bool dev_so;							\
 									\
 	for (;;) {							\
@@ -364,10 +366,10 @@ static inline struct io_uring_sqe *dev_entry_wait(struct io_uring *ring, int fd,
 	return dev_entry(ring, fd, KCR_CMD_WAIT, &args, sizeof(args), user_data);
 }
 
-/* Take one completion; -ETIME if none comes within @seconds. */
+/* Take one completion; -ETIME if none comes within @seconds, stretched. */
 static inline int dev_reap(struct io_uring *ring, double seconds, struct io_uring_cqe *cqe)
 {
-	double until = dev_now() + seconds;
+	double until = dev_now() + seconds * pace();
 	struct io_uring_cqe *first;
 	int err;
 
@@ -468,7 +470,7 @@ static inline int dev_sleeper_result(struct dev_sleeper *s, double seconds)
 	struct timespec t;
 
 	clock_gettime(CLOCK_REALTIME, &t);
-	t.tv_sec += (time_t)seconds + 1;
+	t.tv_sec += (time_t)(seconds * pace()) + 1;
 	if (pthread_timedjoin_np(s->thread, NULL, &t))
 		return 1;
 	return s->result;

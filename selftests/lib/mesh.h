@@ -66,7 +66,7 @@ static inline struct kcr_connect mesh_connect_args(__u32 peer, __u32 wire)
 		.size = sizeof(args),
 		.peer = peer,
 		.wire = wire,
-		.timeout_ms = 20000,
+		.timeout_ms = 20000 * pace(),
 		.depth = MESH_DEPTH,
 	};
 

@@ -42,6 +42,7 @@
 #include <unistd.h>
 
 #include "kcollring.h"
+#include "pace.h"
 
 #define RANKS_DEVICE	"/dev/kcollring"
 
@@ -382,7 +383,7 @@ static inline int ranks_ended(struct ranks *r, int rank)
  */
 static inline int ranks_wait(struct ranks *r, double seconds)
 {
-	double deadline = ranks_now() + seconds;
+	double deadline = ranks_now() + seconds * pace();
 	int rank, running;
 
 	for (;;) {

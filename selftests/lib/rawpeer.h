@@ -190,7 +190,7 @@ static inline int raw_event(struct raw *r, double seconds)
 /* Events up to this one; 0 or -ETIME. */
 static inline int raw_event_is(struct raw *r, int kind, double seconds)
 {
-	double until = dev_now() + seconds;
+	double until = dev_now() + seconds * pace();
 	int got;
 
 	do {
@@ -516,7 +516,7 @@ static inline int raw_write(struct raw *r, const struct raw_ring *ring, size_t o
  */
 static inline int raw_come_up(struct raw *r)
 {
-	double until = dev_now() + 10;
+	double until = dev_now() + 10 * pace();
 	struct raw_request q;
 	struct raw_message m;
 	__u8 proof[32];
