@@ -1047,7 +1047,8 @@ TEST_F(parked, submitter_ends)
 
 	for (way = 0; way < 4; way++) {
 		s.seen = dev_events(p->status[0]);
-		s.timeout_ns = way == 2 ? 2 * DEV_SECOND : LONG;
+		/* Later than dev_reap() gives up. */
+		s.timeout_ns = way == 2 ? 2 * DEV_SECOND * pace() : LONG;
 		ASSERT_EQ(0, pthread_create(&thread, NULL, submit_and_end, &s));
 		ASSERT_EQ(0, pthread_join(thread, NULL));
 		ASSERT_EQ(1, s.result);
