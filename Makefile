@@ -73,9 +73,15 @@ selftests: lib tools $(KSELFTEST)
 # What is checked: see selftests/check. These install what is missing and
 # build first, and end with one line: N passed, N failed, N skipped.
 KERNEL ?= 6.12
-.PHONY: check check-asan check-tsan check-host check-vm check-cluster check-long
+CHECK := host vm-6.12 vm-6.1 cluster-6.12 cluster-6.1
+.PHONY: check check-debug check-all check-asan check-tsan check-host check-vm
+.PHONY: check-cluster check-long
 check:
-	+@selftests/check host vm-6.12 vm-6.1 cluster-6.12 cluster-6.1
+	+@selftests/check $(CHECK)
+check-debug:
+	+@selftests/check debug
+check-all:
+	+@selftests/check $(CHECK) debug
 check-host:
 	+@selftests/check host
 check-asan:
@@ -87,7 +93,13 @@ check-vm:
 check-cluster:
 	+@selftests/check cluster-$(KERNEL)
 check-long:
-	+@KCR_TEST_LONG=1 selftests/check host vm-6.12 vm-6.1 cluster-6.12 cluster-6.1
+	+@KCR_TEST_LONG=1 selftests/check $(CHECK) vm-debug cluster-debug vm-kcsan
+
+# What ran of the modules in the last check-debug.
+.PHONY: coverage
+coverage:
+	@cat build/check-results/debug/coverage || \
+		{ echo 'make check-debug counts which lines run' >&2; exit 1; }
 
 # Ratios against the bare device, in the same machines and the same run.
 .PHONY: bench-vm
@@ -121,12 +133,17 @@ help:
 	@echo 'make demo           train on 4 ranks through the module in a VM'
 	@echo 'make check          all tests: on this host, in VMs with 6.12 and 6.1, on'
 	@echo '                    two and four nodes with each'
+	@echo 'make check-debug    a part of them on a debug kernel, which is built when it is'
+	@echo '                    missing, and which lines of the modules ran'
+	@echo 'make check-all      check and check-debug: what the CI runs'
 	@echo 'make check-host     the tests that need no module and no VM'
 	@echo 'make check-asan     the library under the address and undefined sanitizers;'
 	@echo '                    check-tsan: under the one for threads'
 	@echo 'make check-vm       one kernel: KERNEL=6.12 (default) or KERNEL=6.1'
 	@echo 'make check-cluster  the tests of several nodes, with one kernel'
-	@echo 'make check-long     check, with the long forms of the tests'
+	@echo 'make check-long     check, with the long forms of the tests, all of them on the'
+	@echo '                    debug kernel, and those that race on one with KCSAN'
+	@echo 'make coverage       the table of lines that the last check-debug left'
 	@echo 'make bench-vm       the mesh against perftest, between two VMs: KERNEL=6.12'
 	@echo 'make lint           checkpatch, sparse, W=1, analysers, ABI, shellcheck'
 	@echo 'make deps           install the Debian packages that are missing'
