@@ -8,72 +8,10 @@
  * takes its world along; nothing else happens to anybody.
  */
 #include "kselftest_harness.h"
-#include "rawpeer.h"
+#include "rawvictim.h"
 
-#define RANKS	3
+#define RANKS	VICTIM_RANKS
 #define DEPTH	(MESH_DEPTH + 1)
-
-struct victim {
-	struct dev_world world;
-	int fd;
-	struct kcr_status *status;
-	struct kcr_conn_status *low;	/* its connection to rank 0, */
-	struct kcr_conn_status *high;	/* to rank 2 */
-};
-
-static int victim_join(struct victim *v)
-{
-	v->world = dev_world(RANKS);
-	v->fd = dev_member(&v->world, 1);
-	if (v->fd < 0)
-		return v->fd;
-	v->status = dev_status(v->fd);
-	if (v->status == MAP_FAILED)
-		return -errno;
-	return dev_window(v->fd, 0, NULL, 0, MESH_BOARD);
-}
-
-/* Expect rank 0. */
-static int victim_expect(struct victim *v, __u32 timeout_ms)
-{
-	struct kcr_connect args = mesh_connect_args(0, 0);
-	int err;
-
-	args.timeout_ms = timeout_ms;
-	err = dev_ioctl(v->fd, KCR_IOCTL_CONNECT, &args);
-	if (err)
-		return err;
-	v->low = mesh_status(v->fd, 0, 0);
-	return v->low == MAP_FAILED ? -errno : 0;
-}
-
-/* Connect to rank 2. */
-static int victim_connect(struct victim *v, int port, __u32 timeout_ms)
-{
-	struct kcr_connect args = mesh_connect_args(2, 0);
-	int err;
-
-	args.timeout_ms = timeout_ms;
-	mesh_sockaddr(args.remote, mesh_address(0), port);
-	err = dev_ioctl(v->fd, KCR_IOCTL_CONNECT, &args);
-	if (err)
-		return err;
-	v->high = mesh_status(v->fd, 2, 0);
-	return v->high == MAP_FAILED ? -errno : 0;
-}
-
-static void victim_free(struct victim *v)
-{
-	if (v->low)
-		munmap(v->low, sizeof(*v->low));
-	if (v->high)
-		munmap(v->high, sizeof(*v->high));
-	if (v->status)
-		munmap(v->status, sizeof(*v->status));
-	if (v->fd >= 0)
-		close(v->fd);
-	*v = (struct victim){ .fd = -1 };
-}
 
 /* The connection has failed for this reason. */
 static void expect_failed(struct __test_metadata *_metadata, struct kcr_conn_status *s,
