@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-# What the Makefiles of host/, device/ and world/ share
+# What the Makefiles of the folders share
 
 top := $(realpath $(dir $(realpath $(lastword $(MAKEFILE_LIST))))..)
 
