@@ -106,6 +106,12 @@ coverage:
 bench-vm: all
 	tools/bench-vm $(KERNEL)
 
+# For hours, by hand: KERNEL, SECONDS.
+SECONDS ?= 3600
+.PHONY: fuzz
+fuzz: modules selftests
+	tools/fuzz $(KERNEL) $(SECONDS)
+
 .PHONY: lint
 lint: $(KSELFTEST)
 	@tools/install-deps lint
@@ -145,6 +151,7 @@ help:
 	@echo '                    debug kernel, and those that race on one with KCSAN'
 	@echo 'make coverage       the table of lines that the last check-debug left'
 	@echo 'make bench-vm       the mesh against perftest, between two VMs: KERNEL=6.12'
+	@echo 'make fuzz           random programs and peers, in a VM: KERNEL=6.12 SECONDS=3600'
 	@echo 'make lint           checkpatch, sparse, W=1, analysers, ABI, shellcheck'
 	@echo 'make deps           install the Debian packages that are missing'
 	@echo 'make install        library, headers, tools, udev rule: PREFIX= DESTDIR='
