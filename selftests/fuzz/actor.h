@@ -61,10 +61,15 @@ struct actor {
 static __thread sigjmp_buf fault;
 static __thread volatile sig_atomic_t may_fault;
 
+/* This actor's, in the stage. */
+static int *has_ended;
+
 static inline void on_fault(int sig)
 {
-	if (!may_fault)
+	if (!may_fault) {
+		*has_ended = 1;
 		_exit(1);
+	}
 	siglongjmp(fault, 1);
 }
 
@@ -949,12 +954,27 @@ static inline bool all_have_ended(const struct stage *stage)
 	return true;
 }
 
+/* Has what comes before been done, as far as there is still somebody to do it? */
+static inline bool is_turn(const struct program *p, const struct stage *stage, int i)
+{
+	while (i > 0) {
+		__u32 before = p->ops[i - 1].actor;
+
+		if (__atomic_load_n(&stage->has_begun[before], __ATOMIC_SEQ_CST) &&
+		    !__atomic_load_n(&stage->has_ended[before], __ATOMIC_SEQ_CST))
+			break;
+		i--;
+	}
+	return __atomic_load_n(&stage->turn, __ATOMIC_SEQ_CST) >= i;
+}
+
 static inline void actor_main(struct actor *a)
 {
 	const struct program *p = a->play->program;
 	struct stage *stage = a->play->stage;
 	int i;
 
+	has_ended = &stage->has_ended[a->number];
 	coverage_begin(a->play->coverage);
 	for (i = 0; i < p->n; i++) {
 		const struct op *o = &p->ops[i];
@@ -962,7 +982,7 @@ static inline void actor_main(struct actor *a)
 		if (o->actor != a->number)
 			continue;
 		if (!p->is_free)
-			(void)DEV_SOON(TURN * a->play->slow, stage->turn >= i);
+			(void)DEV_SOON(TURN * a->play->slow, is_turn(p, stage, i));
 		if (o->is_apart)
 			run_apart(a, o);
 		else
