@@ -199,9 +199,11 @@ static inline int victims_start(struct victims *all, double slow)
 
 static inline void victims_end(struct victims *all)
 {
+	/* Both at once, or one would complain of the other's death. */
 	for (int i = 0; i < 2; i++)
-		if (all->pid[i] > 0)
-			dev_child_kill(all->pid[i]);
+		kill(all->pid[i], SIGKILL);
+	for (int i = 0; i < 2; i++)
+		dev_child_status(all->pid[i], DEV_SETTLE);
 }
 
 #endif /* KCR_FUZZ_VICTIM_H */
