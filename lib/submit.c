@@ -107,6 +107,18 @@ static int prepare(struct submit *s, uint32_t command, const void *payload,
 	return 0;
 }
 
+/*
+ * What io_uring has not taken, for want of memory, it would take with what comes next:
+ * from here on commands go through ioctl. A polling thread takes it in any case.
+ */
+static void drop_ring(struct submit *s)
+{
+	if (s->ring.flags & IORING_SETUP_SQPOLL)
+		return;
+	io_uring_queue_exit(&s->ring);
+	s->has_ring = false;
+}
+
 static int through_ring(struct submit *s, uint32_t command,
 			const void *payload, size_t size)
 {
@@ -119,6 +131,8 @@ static int through_ring(struct submit *s, uint32_t command,
 	do {
 		err = io_uring_submit_and_wait(&s->ring, 1);
 	} while (err == -EINTR);
+	if (err < 0)
+		drop_ring(s);
 	while (err >= 0) {
 		err = io_uring_wait_cqe(&s->ring, &cqe);
 		if (err == -EINTR) {
@@ -141,13 +155,21 @@ static int through_ring(struct submit *s, uint32_t command,
  * @payload: its struct
  * @size: of it
  *
+ * io_uring needs memory of its own, without which peers would not be woken, nor hear
+ * that this rank leaves: ioctl needs none. A command that failed has changed nothing.
+ *
  * Returns the answer: 0 or a negative errno.
  */
 int submit_command(struct submit *s, uint32_t command, const void *payload,
 		   size_t size)
 {
-	if (s->has_ring)
-		return through_ring(s, command, payload, size);
+	int err;
+
+	if (s->has_ring) {
+		err = through_ring(s, command, payload, size);
+		if (err != -ENOMEM && s->has_ring)
+			return err;
+	}
 	return through_ioctl(s, command, payload);
 }
 
@@ -157,10 +179,13 @@ static size_t payload_bytes(const struct submit_entry *e)
 					    sizeof(e->payload.release);
 }
 
-/* They complete when they are issued, so this does not sleep. */
-static void batch_through_ring(struct submit *s, struct submit_batch *batch)
+/*
+ * They complete when they are issued, so this does not sleep. Returns how many io_uring
+ * has taken; if not all, there is no ring any more.
+ */
+static unsigned int batch_through_ring(struct submit *s, struct submit_batch *batch)
 {
-	unsigned int prepared = 0, done = 0;
+	unsigned int prepared = 0, taken, done = 0;
 	struct io_uring_cqe *cqe;
 	int err;
 
@@ -175,17 +200,21 @@ static void batch_through_ring(struct submit *s, struct submit_batch *batch)
 	do {
 		err = io_uring_submit_and_wait(&s->ring, prepared);
 	} while (err == -EINTR);
-	while (done < prepared) {
+	taken = err < 0 ? 0 : err;
+	while (done < taken) {
 		err = io_uring_wait_cqe(&s->ring, &cqe);
 		/* They are given all the same: not to be given twice. */
 		if (err == -EINTR)
 			continue;
 		if (err)
-			return;
+			break;
 		batch->entries[cqe->user_data].result = cqe->res;
 		io_uring_cqe_seen(&s->ring, cqe);
 		done++;
 	}
+	if (taken < prepared)
+		drop_ring(s);
+	return taken;
 }
 
 /**
@@ -195,13 +224,16 @@ static void batch_through_ring(struct submit *s, struct submit_batch *batch)
  */
 void submit_batch(struct submit *s, struct submit_batch *batch)
 {
+	unsigned int taken = 0;
+
 	if (s->has_ring) {
 		for (unsigned int i = 0; i < batch->count; i++)
 			batch->entries[i].result = -ENOBUFS;
-		batch_through_ring(s, batch);
-		return;
+		taken = batch_through_ring(s, batch);
+		if (s->has_ring)
+			return;
 	}
-	for (unsigned int i = 0; i < batch->count; i++) {
+	for (unsigned int i = taken; i < batch->count; i++) {
 		struct submit_entry *e = &batch->entries[i];
 
 		e->result = through_ioctl(s, e->command, &e->payload);
@@ -246,7 +278,7 @@ int submit_create(int device, const struct kcr_config *config,
 	}
 	if (s->has_ring) {
 		err = try_ring(s);
-		if (err) {
+		if (err && s->has_ring) {
 			io_uring_queue_exit(&s->ring);
 			s->has_ring = false;
 		}
