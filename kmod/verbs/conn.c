@@ -286,6 +286,7 @@ static void close_resources(struct conn *c)
 	/* A proof that is being looked at is of this try, and not of the next. */
 	cancel_work_sync(&c->event_work);
 	explain_disconnect(c);
+	queue_destroy_qp(c);
 	ring_close_all(c);
 	source_free_all(c);
 	queue_destroy(c);

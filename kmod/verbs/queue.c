@@ -322,18 +322,30 @@ void queue_drain(struct conn *c)
 }
 
 /**
- * queue_destroy() - undo queue_create(), as far as it came
+ * queue_destroy_qp() - nothing can come any more
  * @c: the connection, drained; its id is gone
+ *
+ * Before the registrations of its rings go: rdma_rxe holds on to the one that a
+ * peer was in the middle of writing to for as long as there is the queue pair,
+ * and waits for that in vain.
+ */
+void queue_destroy_qp(struct conn *c)
+{
+	if (!c->qp)
+		return;
+	ib_destroy_qp(c->qp);
+	atomic_dec(&verbs_counts.qps);
+	c->qp = NULL;
+}
+
+/**
+ * queue_destroy() - undo the rest of queue_create(), as far as it came
+ * @c: the connection, without its queue pair
  */
 void queue_destroy(struct conn *c)
 {
 	struct ib_device *device = c->pd ? c->pd->device : NULL;
 
-	if (c->qp) {
-		ib_destroy_qp(c->qp);
-		atomic_dec(&verbs_counts.qps);
-		c->qp = NULL;
-	}
 	if (c->cq) {
 		ib_cq_pool_put(c->cq, c->nr_cqe);
 		atomic_dec(&verbs_counts.cqs);

@@ -275,6 +275,7 @@ int conn_mmap(struct conn *c, struct vm_area_struct *vma);
 /* queue.c */
 int queue_create(struct conn *c);
 void queue_drain(struct conn *c);
+void queue_destroy_qp(struct conn *c);
 void queue_destroy(struct conn *c);
 int queue_post(struct conn *c, const struct ib_send_wr *wr);
 int queue_post_message(struct conn *c, const struct wire_message *message);

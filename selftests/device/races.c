@@ -882,20 +882,6 @@ FIXTURE_VARIANT_ADD(race, remove) {
 	.end = END_REMOVE,
 };
 
-/*
- * Seen with 6.1: rxe_dereg_mr() of a ring's region waits 50 s for the last reference,
- * which nobody gives back, and warns.
- */
-static bool rxe_keeps_regions(void)
-{
-	unsigned int major = 0, minor = 0;
-	struct utsname name;
-
-	if (uname(&name) || sscanf(name.release, "%u.%u", &major, &minor) != 2)
-		return false;
-	return major < 6 || (major == 6 && minor < 12);
-}
-
 static const char *race_missing(enum act act, enum end end)
 {
 	const char *missing = dev_missing();
@@ -904,8 +890,6 @@ static const char *race_missing(enum act act, enum end end)
 		return missing;
 	if (geteuid())
 		return "needs root, to see what is left";
-	if (end == END_REMOVE && act == ACT_SEND && rxe_keeps_regions())
-		return "rdma_rxe before 6.12 may keep a region for ever, and warns of it";
 	if (end == END_REMOVE)
 		return mesh_missing_for_removal();
 	return needs_rdma(act, end) ? mesh_missing() : NULL;
