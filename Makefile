@@ -74,14 +74,15 @@ selftests: lib tools $(KSELFTEST)
 # build first, and end with one line: N passed, N failed, N skipped.
 KERNEL ?= 6.12
 CHECK := host vm-6.12 vm-6.1 cluster-6.12 cluster-6.1
+CHECK_DEBUG := asan tsan debug
 .PHONY: check check-debug check-all check-asan check-tsan check-host check-vm
 .PHONY: check-cluster check-long
 check:
 	+@selftests/check $(CHECK)
 check-debug:
-	+@selftests/check debug
+	+@selftests/check $(CHECK_DEBUG)
 check-all:
-	+@selftests/check $(CHECK) debug
+	+@selftests/check $(CHECK) $(CHECK_DEBUG)
 check-host:
 	+@selftests/check host
 check-asan:
@@ -93,7 +94,7 @@ check-vm:
 check-cluster:
 	+@selftests/check cluster-$(KERNEL)
 check-long:
-	+@KCR_TEST_LONG=1 selftests/check $(CHECK) vm-debug cluster-debug vm-kcsan
+	+@KCR_TEST_LONG=1 selftests/check $(CHECK) asan tsan vm-debug cluster-debug vm-kcsan
 
 # What ran of the modules in the last check-debug.
 .PHONY: coverage
@@ -139,7 +140,8 @@ help:
 	@echo 'make demo           train on 4 ranks through the module in a VM'
 	@echo 'make check          all tests: on this host, in VMs with 6.12 and 6.1, on'
 	@echo '                    two and four nodes with each'
-	@echo 'make check-debug    a part of them on a debug kernel, which is built when it is'
+	@echo 'make check-debug    the library under sanitizers; a part of the rest on a debug'
+	@echo '                    kernel, which is built when it is'
 	@echo '                    missing, and which lines of the modules ran'
 	@echo 'make check-all      check and check-debug: what the CI runs'
 	@echo 'make check-host     the tests that need no module and no VM'
