@@ -686,7 +686,10 @@ static int request(struct conn *c)
 		return ret;
 	if (!next(c, CONN_REQUESTED))
 		return 0;
-	return verbs_may_fail() ?: rdma_connect_locked(c->id, &param);
+	ret = verbs_may_fail();
+	if (ret)
+		return ret;
+	return rdma_connect_locked(c->id, &param);
 }
 
 static void route_resolved(struct conn *c)
@@ -847,10 +850,10 @@ static int accept(struct conn *c, struct rdma_cm_id *id)
 		return ret;
 	get_random_bytes(c->nonces[1], sizeof(c->nonces[1]));
 	memcpy(a.nonce, c->nonces[1], sizeof(a.nonce));
-	ret = proof_make(c, false, a.proof);
+	ret = proof_make(c, false, a.proof) ?: verbs_may_fail();
 	if (ret)
 		return ret;
-	return verbs_may_fail() ?: rdma_accept(id, &param);
+	return rdma_accept(id, &param);
 }
 
 /* Why a connection takes nobody: it is taken, or this end has failed by itself. */
