@@ -200,7 +200,11 @@ static unsigned int batch_through_ring(struct submit *s, struct submit_batch *ba
 	do {
 		err = io_uring_submit_and_wait(&s->ring, prepared);
 	} while (err == -EINTR);
-	taken = err < 0 ? 0 : err;
+	/* A polling thread takes all, and may have taken some before they were counted. */
+	if (s->ring.flags & IORING_SETUP_SQPOLL)
+		taken = prepared;
+	else
+		taken = err < 0 ? 0 : err;
 	while (done < taken) {
 		err = io_uring_wait_cqe(&s->ring, &cqe);
 		/* They are given all the same: not to be given twice. */
@@ -217,6 +221,18 @@ static unsigned int batch_through_ring(struct submit *s, struct submit_batch *ba
 	return taken;
 }
 
+/* As submit_command() does: by ioctl, which needs none of io_uring's. */
+static void repeat_without_memory(struct submit *s, struct submit_batch *batch,
+				  unsigned int taken)
+{
+	for (unsigned int i = 0; i < taken; i++) {
+		struct submit_entry *e = &batch->entries[i];
+
+		if (e->result == -ENOMEM)
+			e->result = through_ioctl(s, e->command, &e->payload);
+	}
+}
+
 /**
  * submit_batch() - give commands to the module, in order, in one system call
  * @s: where
@@ -230,6 +246,7 @@ void submit_batch(struct submit *s, struct submit_batch *batch)
 		for (unsigned int i = 0; i < batch->count; i++)
 			batch->entries[i].result = -ENOBUFS;
 		taken = batch_through_ring(s, batch);
+		repeat_without_memory(s, batch, taken);
 		if (s->has_ring)
 			return;
 	}
