@@ -710,6 +710,7 @@ static void established(struct conn *c, const struct rdma_conn_param *param)
 
 	if (!c->is_active)
 		return;
+	c->is_accepted = true;
 	if (param->private_data_len < sizeof(*accept) ||
 	    le32_to_cpu(accept->magic) != WIRE_MAGIC ||
 	    le16_to_cpu(accept->version) != WIRE_VERSION || accept->reserved) {
@@ -771,7 +772,7 @@ static void rejected(struct conn *c, struct rdma_cm_event *event)
 		return;
 	}
 	/* It had accepted, and then went before it was told that we are there. */
-	if (READ_ONCE(c->state) > CONN_REQUESTED) {
+	if (!c->is_active || c->is_accepted) {
 		conn_fail(c, KCR_REASON_GONE, 0, -ECONNRESET);
 		return;
 	}

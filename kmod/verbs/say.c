@@ -130,6 +130,8 @@ static bool hear_welcome(struct conn *c)
 	/* The membership has ended meanwhile: now the peer listens to that. */
 	if (c->state == CONN_LEAVING && !c->was_up) {
 		c->was_up = true;
+		if (READ_ONCE(c->member->world->cause))
+			c->say |= SAY_FAIL;
 		conn_push(c);
 		return true;
 	}

@@ -196,6 +196,7 @@ struct conn {
 	size_t memory_bytes;
 	u8 nonces[2][WIRE_NONCE_BYTES];	/* the lower rank's, the higher's */
 
+	bool is_accepted;		/* by the peer; in the handlers of the id */
 	bool is_early;			/* data came before RTU */
 	struct mutex open_lock;		/* protects opening, and sources */
 
