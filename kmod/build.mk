@@ -10,7 +10,7 @@ KMOD_VERBS := $(wildcard kmod/verbs/*.c kmod/verbs/*.h)
 KMOD_HEADERS := $(wildcard uapi/linux/*.h)
 
 # A kernel that is not installed: its release in KVER, its build folder in KDIR.
-kmod_kdir = $(or $(KDIR),/lib/modules/$(1)/build)
+kmod_kdir = $(or $(if $(KVER),$(KDIR)),/lib/modules/$(1)/build)
 
 # $(call kmod_make,release,more arguments of make). BTF needs the vmlinux of the
 # kernel, which header packages lack: it would only be told that it is skipped.
