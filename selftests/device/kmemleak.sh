@@ -31,4 +31,5 @@ if kcr-dmesg-check --filter < "$reports" > /dev/null; then
 else
 	sed 's/^/# /' "$reports"
 	echo "not ok 1 nothing is lost"
+	exit 1
 fi
