@@ -143,7 +143,7 @@ help:
 	@echo 'make check-debug    the library under sanitizers; a part of the rest on a debug'
 	@echo '                    kernel, which is built when it is'
 	@echo '                    missing, and which lines of the modules ran'
-	@echo 'make check-all      check and check-debug: what the CI runs'
+	@echo 'make check-all      check and check-debug'
 	@echo 'make check-host     the tests that need no module and no VM'
 	@echo 'make check-asan     the library under the address and undefined sanitizers;'
 	@echo '                    check-tsan: under the one for threads'
