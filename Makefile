@@ -52,7 +52,7 @@ KSELFTEST_FILES := COPYING LICENSES scripts/checkpatch.pl scripts/spelling.txt \
 
 .PHONY: kselftest
 kselftest: $(KSELFTEST)
-$(KSELFTEST): $(wildcard $(KSRC))
+$(KSELFTEST): $(wildcard $(KSRC)) Makefile
 	@test -r $(KSRC) || { \
 		echo "$(KSRC) is missing: apt-get install linux-source-6.12" >&2; \
 		exit 1; }
