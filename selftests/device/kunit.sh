@@ -7,14 +7,12 @@
 # kmod/*_kunit.c, kmod/verbs/*_kunit.c. Their results lie in debugfs; each case is one
 # here. Other kernels have none of it, and nothing to skip but the whole.
 
-results=/sys/kernel/debug/kunit
+cd "$(dirname "${BASH_SOURCE[0]}")" || exit 1
+# shellcheck source=selftests/lib/tap.sh
+. ./tap.sh
 
-skip_all()
-{
-	echo "TAP version 13"
-	echo "1..0 # SKIP $1"
-	exit 4
-}
+results=/sys/kernel/debug/kunit
+echo "TAP version 13"
 
 [ "$(id -u)" -eq 0 ] || skip_all "needs root"
 [ -d /sys/module/kcollring ] || skip_all "kcollring is no module here, or not loaded"
@@ -47,7 +45,6 @@ for suite in "${suites[@]}"; do
 	done
 done
 
-echo "TAP version 13"
 echo "1..${#lines[@]}"
 printf '%s\n' "${lines[@]}"
 exit "$failed"

@@ -441,10 +441,10 @@ static const char *missing(void)
 
 static void fuzz_init(struct fuzz *f)
 {
-	const char *slow = getenv("KCR_TIME_FACTOR"), *seed = getenv("KCR_FUZZ_SEED");
+	const char *seed = getenv("KCR_FUZZ_SEED");
 	const char *seconds = getenv("KCR_FUZZ_SECONDS");
 
-	f->slow = slow && atof(slow) >= 1 ? atof(slow) : 1;
+	f->slow = pace();
 	f->seconds = seconds ? atof(seconds) : SECONDS * dev_scale();
 	if (seed)
 		f->seed = strtoull(seed, NULL, 0);
