@@ -24,6 +24,7 @@
 #define OP_MEMBER	BIT(0)		/* for members only */
 #define OP_URING	BIT(1)		/* has a form in io_uring */
 #define OP_ANSWERS	BIT(2)		/* the struct is written back */
+#define OP_EXPLAINS	BIT(3)		/* ... even with an error */
 
 struct op {
 	int (*fn)(struct kcr_call *call);
@@ -44,7 +45,7 @@ static const struct op ops[] = {
 	[_IOC_NR(KCR_IOCTL_QUERY)] =
 		OP(kcr_status_query, struct kcr_query, 104, OP_ANSWERS),
 	[_IOC_NR(KCR_IOCTL_JOIN)] =
-		OP(kcr_member_join, struct kcr_join, 48, 0),
+		OP(kcr_member_join, struct kcr_join, 56, OP_EXPLAINS),
 	[_IOC_NR(KCR_IOCTL_WINDOW)] = {
 		.fn = kcr_window_attach,
 		.size = sizeof(struct kcr_window),
@@ -144,12 +145,11 @@ static long device_ioctl(struct file *filp, unsigned int nr, unsigned long arg)
 	/* It may have changed meanwhile; what counts is what was copied. */
 	args.size = size;
 	ret = run(op, &call);
-	if (ret)
+	if (!(op->flags & (ret ? OP_EXPLAINS : OP_ANSWERS)))
 		return ret;
-	if (op->flags & OP_ANSWERS &&
-	    copy_to_user(user, &args, min_t(u32, size, op->size)))
-		return -EFAULT;
-	return 0;
+	if (copy_to_user(user, &args, min_t(u32, size, op->size)))
+		return ret ?: -EFAULT;
+	return ret;
 }
 
 /*

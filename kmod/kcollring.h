@@ -279,7 +279,7 @@ void kcr_device_unregister(void);
 /* world.c */
 extern struct mutex kcr_worlds_lock;
 extern struct list_head kcr_worlds;
-int kcr_world_join(struct kcr_member *m, const struct kcr_join *join);
+int kcr_world_join(struct kcr_member *m, struct kcr_join *join);
 void kcr_world_part(struct kcr_member *m);
 void kcr_world_fail(struct kcr_world *w, u32 rank, u32 error);
 bool kcr_world_set_cause(struct kcr_world *w, u32 rank, u32 error);

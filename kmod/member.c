@@ -190,7 +190,7 @@ void kcr_member_release(struct kcr_member *m)
 
 static int join_locked(struct kcr_call *call)
 {
-	const struct kcr_join *join = &call->args->join;
+	struct kcr_join *join = &call->args->join;
 	struct kcr_file *f = call->file;
 	struct kcr_member *m = f->member;
 	int ret;
@@ -222,9 +222,10 @@ static int join_locked(struct kcr_call *call)
  */
 int kcr_member_join(struct kcr_call *call)
 {
-	const struct kcr_join *join = &call->args->join;
+	struct kcr_join *join = &call->args->join;
 	int ret;
 
+	join->cause = 0;
 	if (!join->ranks || join->ranks > KCR_MAX_RANKS ||
 	    join->rank >= join->ranks)
 		return -EINVAL;

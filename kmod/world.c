@@ -148,7 +148,7 @@ static struct kcr_world *world_get(const struct kcr_join *join)
 	return w;
 }
 
-static int enter(struct kcr_world *w, struct kcr_member *m)
+static int enter(struct kcr_world *w, struct kcr_member *m, u64 *cause)
 {
 	LIST_HEAD(done);
 	int ret = 0;
@@ -157,6 +157,7 @@ static int enter(struct kcr_world *w, struct kcr_member *m)
 	if (kcr_world_member(w, m->rank)) {
 		ret = -EEXIST;
 	} else if (w->cause) {
+		*cause = w->cause;
 		ret = -ECONNRESET;
 	} else {
 		m->world = w;
@@ -174,12 +175,12 @@ static int enter(struct kcr_world *w, struct kcr_member *m)
 /**
  * kcr_world_join() - put a new member into its world
  * @m: the member
- * @join: what its process asked for, checked
+ * @join: what its process asked for, checked; its cause is filled in
  *
  * Return: 0, or -EKEYREJECTED, -EPROTO, -EEXIST, -ECONNRESET, -ENOMEM and
  * the member is still the caller's.
  */
-int kcr_world_join(struct kcr_member *m, const struct kcr_join *join)
+int kcr_world_join(struct kcr_member *m, struct kcr_join *join)
 {
 	struct kcr_world *w;
 	int ret;
@@ -190,7 +191,7 @@ int kcr_world_join(struct kcr_member *m, const struct kcr_join *join)
 		ret = PTR_ERR(w);
 		goto out;
 	}
-	ret = enter(w, m);
+	ret = enter(w, m, &join->cause);
 	if (!ret)
 		w->files++;
 out:

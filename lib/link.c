@@ -341,6 +341,21 @@ void link_destroy(struct link *link)
 	free(link);
 }
 
+/* The world has failed before it was one: say by whom. Returns a negative errno. */
+int link_came_apart(struct rendezvous *rv, uint64_t cause)
+{
+	int rank = KCR_CAUSE_RANK(cause), error = KCR_CAUSE_ERROR(cause);
+	const struct card *card = rendezvous_card(rv, rank);
+
+	if (error == ECONNRESET)
+		return kcr_fail(NULL, -error,
+				"rank %d died while the ranks came together (host %s, pid %d)",
+				rank, card->host, card->pid);
+	return kcr_fail(NULL, -error,
+			"rank %d failed while the ranks came together: %s",
+			rank, strerror(error));
+}
+
 /* Are connections made on first use? */
 bool link_is_lazy(const struct link *link)
 {

@@ -223,6 +223,7 @@ int link_create(struct kcr_world *w, struct rendezvous *rv);
 void link_destroy(struct link *link);
 void link_leave(struct link *link);
 unsigned int link_wires(const struct kcr_request *r);
+int link_came_apart(struct rendezvous *rv, uint64_t cause);
 bool link_is_lazy(const struct link *link);
 const char *link_name(const struct link *link);
 unsigned int link_member(const struct link *link, int rank);

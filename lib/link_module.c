@@ -117,6 +117,8 @@ static int join(struct link *link, struct rendezvous *rv)
 	card_unhex(rendezvous_card(rv, 0)->key, join.key);
 	if (!ioctl(module_of(link)->device, KCR_IOCTL_JOIN, &join))
 		return 0;
+	if (errno == ECONNRESET)
+		return link_came_apart(rv, join.cause);
 	if (errno == EDQUOT)
 		return kcr_fail(NULL, -EDQUOT,
 				"rank %d cannot join: the module's quota of memberships for this user is used up (kcr-info shows it)",

@@ -183,9 +183,8 @@ static int open_peer(struct shm *shm, int rank)
 		int err = -errno;
 
 		if (dies(shm, rank))
-			return kcr_fail(NULL, -ECONNRESET,
-					"rank %d died while the ranks came together (host %s, pid %d)",
-					rank, card->host, card->pid);
+			return link_came_apart(shm->rv,
+					       KCR_CAUSE(rank, ECONNRESET));
 		return kcr_fail(NULL, err,
 				"cannot open rank %d's memory at %s: %s (link shm needs one user and one pid namespace)",
 				rank, path, strerror(-err));

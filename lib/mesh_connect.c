@@ -362,16 +362,7 @@ static int look_around(const struct mesh *mesh, struct rendezvous *rv)
 					 __ATOMIC_ACQUIRE);
 	int err = rendezvous_error(rv, false);
 
-	if (err || !cause)
-		return err;
-	if (KCR_CAUSE_ERROR(cause) == ECONNRESET)
-		return kcr_fail(NULL, -ECONNRESET,
-				"rank %d died while the ranks came together",
-				(int)KCR_CAUSE_RANK(cause));
-	return kcr_fail(NULL, -KCR_CAUSE_ERROR(cause),
-			"rank %d failed while the ranks came together: %s",
-			(int)KCR_CAUSE_RANK(cause),
-			strerror(KCR_CAUSE_ERROR(cause)));
+	return err || !cause ? err : link_came_apart(rv, cause);
 }
 
 static int wait_connected(struct mesh *mesh, struct rendezvous *rv)

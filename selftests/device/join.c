@@ -190,6 +190,19 @@ TEST_F(join, rank_of_one_that_left)
 	EXPECT_EQ(0, dev_cause(self->status));
 }
 
+/* Who comes too late hears why. */
+static void see_failed(struct __test_metadata *_metadata, const struct dev_world *w,
+		       __u32 rank, __u64 want)
+{
+	__u64 cause = 0;
+	int fd = dev_open();
+
+	ASSERT_LE(0, fd);
+	EXPECT_EQ(-ECONNRESET, dev_join_cause(fd, w, rank, &cause));
+	EXPECT_EQ(want, cause);
+	close(fd);
+}
+
 TEST_F(join, failed_world)
 {
 	struct dev_world w = dev_world(3);
@@ -198,14 +211,14 @@ TEST_F(join, failed_world)
 	ASSERT_LE(0, a);
 	ASSERT_LE(0, b);
 	close(b);
-	EXPECT_EQ(-ECONNRESET, dev_member(&w, 2));
+	see_failed(_metadata, &w, 2, KCR_CAUSE(1, ECONNRESET));
 	close(a);
 
 	w = dev_world(3);
 	a = dev_member(&w, 0);
 	ASSERT_LE(0, a);
 	ASSERT_EQ(0, dev_fail(a, EIO));
-	EXPECT_EQ(-ECONNRESET, dev_member(&w, 2));
+	see_failed(_metadata, &w, 2, KCR_CAUSE(0, EIO));
 	close(a);
 }
 

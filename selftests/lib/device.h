@@ -131,8 +131,11 @@ static inline struct dev_world dev_world(__u32 ranks)
 	return w;
 }
 
-static inline int dev_join(int fd, const struct dev_world *w, __u32 rank)
+/* With -ECONNRESET, @cause tells why the world has failed. */
+static inline int dev_join_cause(int fd, const struct dev_world *w, __u32 rank, __u64 *cause)
 {
+	int err;
+
 	struct kcr_join join = {
 		.size = sizeof(join),
 		.rank = rank,
@@ -141,7 +144,16 @@ static inline int dev_join(int fd, const struct dev_world *w, __u32 rank)
 
 	memcpy(join.id, w->id, sizeof(join.id));
 	memcpy(join.key, w->key, sizeof(join.key));
-	return dev_ioctl(fd, KCR_IOCTL_JOIN, &join);
+	err = dev_ioctl(fd, KCR_IOCTL_JOIN, &join);
+	*cause = join.cause;
+	return err;
+}
+
+static inline int dev_join(int fd, const struct dev_world *w, __u32 rank)
+{
+	__u64 cause;
+
+	return dev_join_cause(fd, w, rank, &cause);
 }
 
 /* A descriptor that has joined, or an error. */

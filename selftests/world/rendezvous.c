@@ -7,11 +7,35 @@
  * Over the link that KCR_LINK names.
  */
 #include <pthread.h>
+#include <stdarg.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 
+#include <linux/kcollring.h>
 #include "coming.h"
 
 #define MOST_RANKS	8
+
+/* What this process does when it joins through the module. */
+static enum { JOIN_AS_EVER, JOIN_AND_DIE, JOIN_LATE } joining;
+
+/* The library's calls come here, too. */
+int ioctl(int fd, unsigned long request, ...)
+{
+	va_list args;
+	void *arg;
+	int ret;
+
+	va_start(args, request);
+	arg = va_arg(args, void *);
+	va_end(args);
+	if (joining == JOIN_LATE && request == KCR_IOCTL_JOIN)
+		ranks_sleep(0.5);
+	ret = syscall(SYS_ioctl, fd, request, arg);
+	if (joining == JOIN_AND_DIE && request == KCR_IOCTL_JOIN)
+		raise(SIGKILL);
+	return ret;
+}
 
 FIXTURE(rendezvous) {
 	struct job job;
@@ -369,6 +393,37 @@ TEST_F_TIMEOUT(rendezvous, death_of_one_that_waits, 60)
 		snprintf(says, sizeof(says), "rank %d died", victim);
 		SEE_ALL(-ECONNRESET, 5, says, "came together", "pid ");
 		again(&self->r);
+	}
+}
+
+static int try_to_join(int rank, void *arg)
+{
+	const struct job *job = arg;
+
+	joining = rank == job->odd_rank ? JOIN_AND_DIE :
+		  rank == !job->odd_rank ? JOIN_AS_EVER : JOIN_LATE;
+	return try_to_come(rank, arg);
+}
+
+/* One is dead before all have joined: who joins then is told who it was. */
+TEST_F_TIMEOUT(rendezvous, death_of_one_that_joined, 60)
+{
+	char says[64];
+	int victim;
+
+	if (!ranks_link_is_module())
+		SKIP(return, "not over the module");
+	for (victim = 0; victim < 4; victim++) {
+		self->job.odd_rank = victim;
+		ASSERT_EQ(0, start_those(&self->r, 4, &self->job, try_to_join));
+		while (!ranks_ended(&self->r, victim))
+			ranks_sleep(0.001);
+		self->r.status[victim] = 0;
+		self->job.missing = 1 << victim;
+		snprintf(says, sizeof(says), "rank %d died", victim);
+		SEE_ALL(-ECONNRESET, 20, says, "came together", "pid ");
+		again(&self->r);
+		self->job.missing = 0;
 	}
 }
 

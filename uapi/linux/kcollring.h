@@ -98,6 +98,8 @@ struct kcr_query {
  * @key: the world's secret: random, the same on every rank
  * @rank: 0 .. @ranks - 1
  * @ranks: the world's size, 1 .. KCR_MAX_RANKS
+ * @cause: answered, with -ECONNRESET only: why the world has failed, as in
+ *	struct kcr_status
  *
  * The first to join makes the world. A descriptor joins once. The membership
  * belongs to the calling process (its mm, and its table of descriptors):
@@ -108,7 +110,7 @@ struct kcr_query {
  * -EPROTO        ... and has another size
  * -EEXIST        ... and this rank is taken, or was before
  * -EISCONN       this descriptor has joined already
- * -ECONNRESET    the world has failed
+ * -ECONNRESET    the world has failed; @cause tells why
  */
 struct kcr_join {
 	__u32 size;
@@ -117,6 +119,7 @@ struct kcr_join {
 	__u8 key[16];
 	__u32 rank;
 	__u32 ranks;
+	__u64 cause;
 };
 
 /**
