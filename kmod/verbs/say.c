@@ -150,6 +150,15 @@ static u64 since(__le64 age, u64 now)
 	return ns < now ? now - ns : 0;
 }
 
+/* Ages are never quite the same. */
+static bool is_shown(const struct kcr_claim *claim, const struct wire_ping *ping)
+{
+	return claim->number == le64_to_cpu(ping->number) &&
+	       claim->count == le64_to_cpu(ping->count) &&
+	       claim->kind == le32_to_cpu(ping->kind) &&
+	       claim->detail == le32_to_cpu(ping->detail);
+}
+
 /* Shown as the library writes it: number 0 while the rest changes. */
 static void hear_ping(struct conn *c, const struct wire_ping *ping)
 {
@@ -157,8 +166,7 @@ static void hear_ping(struct conn *c, const struct wire_ping *ping)
 	u64 now = ktime_get_ns();
 
 	WRITE_ONCE(board->beat_ns, since(ping->beat_age_ns, now));
-	if (board->claim.number == le64_to_cpu(ping->number) &&
-	    board->claim.kind == le32_to_cpu(ping->kind))
+	if (is_shown(&board->claim, ping))
 		return;
 	WRITE_ONCE(board->claim.number, 0);
 	smp_wmb(); /* pairs with the reader's, who looks twice */

@@ -196,6 +196,40 @@ static void say_failures(struct kunit *test)
 	}
 }
 
+/* What the rank is in is shown, whichever part of it has changed. */
+static void say_claims(struct kunit *test)
+{
+	struct wire_message m = good_message(WIRE_PING);
+	struct fake *f = fake_new(test);
+	struct kcr_claim want = { };
+	int i;
+
+	m.ping.since_age_ns = cpu_to_le64(U64_MAX);
+	for (i = 1; i <= 16; i++) {
+		switch (i % 4) {
+		case 0:
+			want.number = i;
+			break;
+		case 1:
+			want.count = i;
+			break;
+		case 2:
+			want.kind = i;
+			break;
+		case 3:
+			want.detail = i;
+			break;
+		}
+		m.ping.number = cpu_to_le64(want.number);
+		m.ping.count = cpu_to_le64(want.count);
+		m.ping.kind = cpu_to_le32(want.kind);
+		m.ping.detail = cpu_to_le32(want.detail);
+		KUNIT_EXPECT_TRUE(test, hear(f, CONN_UP, true, &m, sizeof(m)));
+		KUNIT_EXPECT_MEMEQ(test, &f->status.board.claim, &want,
+				   sizeof(want));
+	}
+}
+
 static void say_rings(struct kunit *test)
 {
 	struct wire_message m = good_message(WIRE_OPENED);
@@ -268,6 +302,7 @@ static struct kunit_case say_cases[] = {
 	KUNIT_CASE(say_welcome_brings_up),
 	KUNIT_CASE(say_welcome_when_leaving),
 	KUNIT_CASE(say_failures),
+	KUNIT_CASE(say_claims),
 	KUNIT_CASE(say_rings),
 	KUNIT_CASE(say_ages),
 	KUNIT_CASE(say_goodbyes),
