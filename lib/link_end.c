@@ -206,6 +206,16 @@ static int compare_message(struct kcr_request *r, int rank)
 			(unsigned long long)claim.count, from);
 }
 
+/* Over the mesh, a rank's claim may come a moment after it has failed the world. */
+static bool has_said(const struct kcr_request *r, int rank)
+{
+	const struct kcr_claim *claim =
+		(const struct kcr_claim *)r->link->peers[rank].board;
+
+	return rank == r->world->config.rank ||
+	       __atomic_load_n(&claim->number, __ATOMIC_ACQUIRE);
+}
+
 /* The world has failed: say why. */
 static int cause_error(struct kcr_request *r, uint64_t cause)
 {
@@ -229,8 +239,9 @@ static int cause_error(struct kcr_request *r, uint64_t cause)
 			return -EPROTO;
 		if (!r->differs_ns)
 			r->differs_ns = process_now_ns();
-		/* A message has nothing to do with it. */
-		if (r->peer < 0 && process_now_ns() - r->differs_ns < DIFFER_NS)
+		/* A message has nothing to do with it, and waits for names only. */
+		if ((r->peer < 0 || !has_said(r, rank)) &&
+		    process_now_ns() - r->differs_ns < DIFFER_NS)
 			return 0;
 		return compare_message(r, rank) ?:
 		       kcr_fail(w, -EPROTO,

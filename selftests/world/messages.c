@@ -338,6 +338,8 @@ TEST_F_TIMEOUT(messages, sizes_differ, 120)
 	static const size_t pairs[][2] = {
 		{ 1, 2 }, { 2, 1 }, { 0, 1 }, { 1, 0 }, { ROOM, ROOM + 1 },
 		{ LONG, 8 }, { 8, LONG }, { LONG, LONG - 1 },
+		/* Who cannot go on sending hears of it in more than one way. */
+		{ LONG, 8 }, { LONG, 8 }, { LONG, 8 }, { LONG, 8 },
 	};
 	struct scene *scene = self->scene;
 	char text[64];
