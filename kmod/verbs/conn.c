@@ -277,8 +277,9 @@ static void close_resources(struct conn *c)
 {
 	if (c->id) {
 		if (c->qp)
-			rdma_disconnect(c->id);
-		rdma_destroy_id(c->id);
+			port_part(c->port, c->id);
+		else
+			rdma_destroy_id(c->id);
 		atomic_dec(&verbs_counts.ids);
 		c->id = NULL;
 	}

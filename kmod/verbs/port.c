@@ -4,7 +4,7 @@
  * device that is taken away can wait for them to let go.
  *
  * A port lives from the add to the remove of its device. ports_lock protects
- * the list and the fall of users to zero.
+ * the list and the fall of users to zero; goodbyes is held by who says one.
  */
 #include <linux/slab.h>
 
@@ -13,6 +13,7 @@
 struct port {
 	struct list_head node;
 	struct ib_device *device;
+	struct mutex goodbyes;
 	bool is_leaving;
 	u32 users;
 };
@@ -61,6 +62,24 @@ void port_put(struct port *port)
 	spin_unlock_bh(&ports_lock);
 }
 
+/**
+ * port_part() - say goodbye to a peer and destroy the id
+ * @port: its port
+ * @id: the id, which has been connected or was about to be
+ *
+ * One at a time: destroying an id waits until the device has done with its
+ * message. rdma_rxe of 6.1 has one queue for those of all ids, and fails it when the
+ * interface below goes down; of two that are in it then the second may stay there
+ * for ever, and with it whoever waits, and the device's own removal.
+ */
+void port_part(struct port *port, struct rdma_cm_id *id)
+{
+	mutex_lock(&port->goodbyes);
+	rdma_disconnect(id);
+	rdma_destroy_id(id);
+	mutex_unlock(&port->goodbyes);
+}
+
 static bool is_idle(struct port *port)
 {
 	bool idle;
@@ -79,6 +98,7 @@ static int add(struct ib_device *device)
 	if (!port)
 		return -ENOMEM;
 	port->device = device;
+	mutex_init(&port->goodbyes);
 	spin_lock_bh(&ports_lock);
 	list_add_tail(&port->node, &ports);
 	spin_unlock_bh(&ports_lock);

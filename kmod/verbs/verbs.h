@@ -19,6 +19,7 @@
  *
  *	kcr_member.mesh_lock	(kcollring.ko)
  *	listeners_lock		mutex, the listeners
+ *	port->goodbyes		mutex, ids that are disconnected and destroyed
  *	an id's handler mutex	(rdma_cm) held in our handlers; rdma_destroy_id()
  *				takes it, so that is never called under a lock that
  *				they take
@@ -244,6 +245,7 @@ int port_init(void);
 void port_exit(void);
 int port_get(struct ib_device *device, struct port **at);
 void port_put(struct port *port);
+void port_part(struct port *port, struct rdma_cm_id *id);
 
 /* mesh.c */
 extern struct mutex meshes_lock;

@@ -4,8 +4,6 @@
  *
  * Only where the whole machine is ours. Every test gives back what it took.
  */
-#include <sys/utsname.h>
-
 #include "kselftest_harness.h"
 #include "mesh.h"
 #include "module.h"
@@ -284,22 +282,6 @@ TEST_F(mesh_remove, driver)
 }
 
 /*
- * Seen once with 6.1, where two connections of one device end while its interface is
- * down: ib_cm waits for ever for the goodbyes that rxe's own queue keeps, and so
- * does whoever destroys an id, or removes the device. Until that is understood it is
- * tried on such kernels in the long form only.
- */
-static bool rxe_may_keep_messages(void)
-{
-	unsigned int major = 0, minor = 0;
-	struct utsname name;
-
-	if (uname(&name) || sscanf(name.release, "%u.%u", &major, &minor) != 2)
-		return false;
-	return major < 6 || (major == 6 && minor < 12);
-}
-
-/*
  * The interface below goes down and comes back: no hang, and no half measures.
  * rxe's own queue for connecting does not survive it if something was sent
  * meanwhile; so the device is made anew for what comes later.
@@ -310,8 +292,6 @@ TEST_F(mesh_remove, interface)
 	__u64 frames;
 	int i;
 
-	if (rxe_may_keep_messages() && !getenv("KCR_TEST_LONG"))
-		SKIP(return, "rdma_rxe before 6.12 may keep a message for ever");
 	ASSERT_EQ(0, traffic_start(&t, &self->r));
 	EXPECT_EQ(0, mesh_shell("ip link set dummy0 down"));
 	/* Retries end within this. */
