@@ -149,19 +149,22 @@ err_free:
 static void member_close(struct kcr_member *m, struct kcr_status *status)
 {
 	kcr_status_free(status);
-	kcr_user_uncharge_member(m->user);
 	atomic_long_dec(&kcr_counts.members);
 }
 
 /**
  * kcr_member_free() - the end of a member, with its world
  * @m: the member
+ *
+ * Until then it counts against the quota: it keeps its place, and what is left
+ * of its mm and pid, for as long as anybody keeps the world.
  */
 void kcr_member_free(struct kcr_member *m)
 {
 	WARN_ON_ONCE(!list_empty(&m->waiters));
 	put_pid(m->pid);
 	mmdrop(m->mm);
+	kcr_user_uncharge_member(m->user);
 	kcr_user_put(m->user);
 	kfree(m);
 }

@@ -1278,13 +1278,47 @@ static void members_over_quota(void *arg)
 	CHILD_GIVES(-EDQUOT, dev_join(fd[2], &w, 0));
 	CHILD_GIVES(0, dev_query(fd[2], &query));
 	CHILD_GIVES(2, query.members);
+	/* Who has left, and closed, keeps its place for as long as the world is there. */
+	CHILD_GIVES(0, dev_leave(fd[1]));
+	close(fd[1]);
+	CHILD_GIVES(-EDQUOT, dev_join(fd[2], &w, 0));
+	CHILD_GIVES(0, dev_query(fd[2], &query));
+	CHILD_GIVES(2, query.members);
 	/* That world was not made either: it may have another key. */
 	w.key[0]++;
 	CHILD_GIVES(0, dev_leave(fd[0]));
-	CHILD_GIVES(0, dev_leave(fd[1]));
 	close(fd[0]);
-	close(fd[1]);
 	CHILD_TRUE(DEV_SOON(DEV_SETTLE, !dev_join(fd[2], &w, 0)));
+}
+
+/* Root of a user namespace of its own has every capability, but not here. */
+static void members_over_quota_as_root(void *arg)
+{
+	char map[32];
+	struct dev_world w = dev_world(4);
+	struct rlimit limit = { 1 << 20, 1 << 20 };
+	struct dev_world *others = arg;
+	struct kcr_info info;
+	int i, fd;
+
+	CHILD_GIVES(0, setrlimit(RLIMIT_MEMLOCK, &limit));
+	CHILD_GIVES(0, dev_become_nobody());
+	/* Files of /proc are root's in a process that has changed its user. */
+	CHILD_GIVES(0, prctl(PR_SET_DUMPABLE, 1));
+	if (unshare(CLONE_NEWUSER))
+		_exit(KSFT_SKIP);
+	snprintf(map, sizeof(map), "0 %d 1", DEV_NOBODY);
+	CHILD_GIVES(0, dev_write_text("/proc/self/uid_map", map));
+	CHILD_GIVES(0, geteuid());
+	fd = dev_member(&w, 0);
+	CHILD_TRUE(fd >= 0);
+	CHILD_GIVES(-ENOMEM, dev_window(fd, 0, NULL, 0, (1 << 20) + dev_page()));
+	CHILD_GIVES(0, dev_info(&w, 0, &info));
+	CHILD_GIVES(0, info.uid);
+	CHILD_GIVES(-ENOENT, dev_info(others, 0, &info));
+	CHILD_TRUE(dev_member(&w, 1) >= 0);
+	for (i = 2; i < 4; i++)
+		CHILD_GIVES(-EDQUOT, dev_member(&w, i));
 }
 
 #define MORE_PAGES 8
@@ -1360,7 +1394,7 @@ static void parked_over_quota(void *arg)
 }
 
 static void with_quota(struct __test_metadata *_metadata, const char *parameter,
-		       long value, void (*fn)(void *arg))
+		       long value, void (*fn)(void *arg), void *arg)
 {
 	char path[96];
 	long usual;
@@ -1371,27 +1405,34 @@ static void with_quota(struct __test_metadata *_metadata, const char *parameter,
 	if (geteuid() || usual < 0)
 		SKIP(return, "needs root and %s", path);
 	ASSERT_EQ(0, dev_write_number(path, value));
-	status = dev_child_status(dev_child(fn, NULL), 20);
+	status = dev_child_status(dev_child(fn, arg), 20);
 	EXPECT_EQ(0, dev_write_number(path, usual));
 	if (WIFEXITED(status) && WEXITSTATUS(status) == KSFT_SKIP)
-		SKIP(return, "no io_uring here");
+		SKIP(return, "no io_uring here, or no user namespaces");
 	EXPECT_EQ(0, status);
 	EXPECT_EQ(usual, dev_read_number(path));
 }
 
 TEST_F(join, quota_of_members)
 {
-	with_quota(_metadata, "max_members_per_user", 2, members_over_quota);
+	with_quota(_metadata, "max_members_per_user", 2, members_over_quota, NULL);
+}
+
+TEST_F(join, root_of_a_namespace)
+{
+	with_quota(_metadata, "max_members_per_user", 2, members_over_quota_as_root,
+		   &self->world);
 }
 
 TEST_F(join, quota_of_pages)
 {
-	with_quota(_metadata, "max_pages_per_user", MORE_PAGES + 2, pages_over_quota);
+	with_quota(_metadata, "max_pages_per_user", MORE_PAGES + 2, pages_over_quota,
+		   NULL);
 }
 
 TEST_F(join, quota_of_parked)
 {
-	with_quota(_metadata, "max_parked", 5, parked_over_quota);
+	with_quota(_metadata, "max_parked", 5, parked_over_quota, NULL);
 }
 
 /* Root is not bound. */

@@ -63,7 +63,8 @@
  * @max_lanes: most lanes in a window
  * @max_windows: most windows in a world
  * @max_members: quota: memberships of one user, over all worlds
- * @members: how many the caller's user has now
+ * @members: how many the caller's user has now; those that left or died count for as
+ *	long as anybody has their world
  * @max_pages: quota: pages of one user, over all worlds
  * @pages: how many the caller's user has now
  * @max_parked: quota: commands that one membership may have parked
