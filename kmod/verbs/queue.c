@@ -133,6 +133,11 @@ static bool receive(struct conn *c, struct buffer *b, const struct ib_wc *wc,
 					 wc->byte_len);
 		return true;
 	}
+	/* Keys are this end's to take away. */
+	if (wc->wc_flags & IB_WC_WITH_INVALIDATE) {
+		*is_right = false;
+		return true;
+	}
 	ib_dma_sync_single_for_cpu(device, b->dma, sizeof(message),
 				   DMA_FROM_DEVICE);
 	message = *b->message;

@@ -404,6 +404,16 @@ TEST_F_TIMEOUT(waits, vanishes, 60)
 	expect_up(_metadata, &self->v, &self->low);
 }
 
+/* Who says nothing is in the way for as long as a proof may take (10 s), and then out. */
+TEST_F_TIMEOUT(waits, silence, 60)
+{
+	come(_metadata, &self->low);
+	EXPECT_TRUE(DEV_SOON(15, self->v.low->reason == KCR_REASON_KEY));
+	expect_waiting(_metadata, &self->v, KCR_REASON_KEY);
+	expect_hung_up(_metadata, &self->low);
+	expect_up(_metadata, &self->v, &self->low);
+}
+
 /* The world has failed, and the connection's start comes after. */
 TEST_F(waits, told_of_an_older_failure)
 {
@@ -965,6 +975,19 @@ static int break_far_too_many(struct victim *v, struct raw *r)
 }
 
 FIXTURE_VARIANT_ADD(breaks, far_too_many) BREAKS(far_too_many);
+
+/* A message that takes away a key of the victim's, be it the sender's own ring's. */
+static int break_invalidates(struct victim *v, struct raw *r)
+{
+	struct raw_message m = raw_message(RAW_PING);
+	struct raw_ring ring;
+
+	/* Where others have an immediate, this has the key. */
+	return open_ring(v, r, 0, 0, &ring) ?:
+	       raw_post(r, IBV_WR_SEND_WITH_INV, &m, sizeof(m), 0, 0, ntohl(ring.rkey));
+}
+
+FIXTURE_VARIANT_ADD(breaks, invalidates) BREAKS(invalidates);
 
 static int break_opened_twice(struct victim *v, struct raw *r)
 {
