@@ -930,6 +930,73 @@ TEST_F(mesh_pair, quota)
 	munmap(stage, 4096);
 }
 
+/* Connections are counted, too: their queues are the device's. */
+static void over_connections(void *arg)
+{
+	struct mesh_ranks r;
+	long pages;
+
+	CHILD_GIVES(0, dev_become_nobody());
+	CHILD_GIVES(0, mesh_ranks_join(&r, RANKS));
+	CHILD_GIVES(0, mesh_ranks_connect(&r, 0, 1));
+	pages = pages_of(&r.world, 0);
+	CHILD_GIVES(-EDQUOT, mesh_connect(r.fd[0], 1, 1));
+	CHILD_GIVES(-EDQUOT, mesh_connect(r.fd[1], 0, 1));
+	CHILD_GIVES(pages, pages_of(&r.world, 0));
+	CHILD_TRUE(DEV_SOON(10, mesh_ranks_are_up(&r)));
+	/* Given back with the last of them. */
+	mesh_ranks_close(&r);
+	CHILD_GIVES(0, mesh_ranks_open(&r, RANKS));
+}
+
+TEST_F(mesh_pair, quota_of_connections)
+{
+	long was = dev_read_number(DEV_PARAMETERS "max_conns_per_user");
+
+	ASSERT_EQ(0, dev_write_number(DEV_PARAMETERS "max_conns_per_user", 2));
+	EXPECT_EQ(0, dev_child_status(dev_child(over_connections, NULL), 30));
+	EXPECT_EQ(0, dev_write_number(DEV_PARAMETERS "max_conns_per_user", was));
+}
+
+static bool is_zero(const unsigned char *at, size_t bytes)
+{
+	return !at[0] && !memcmp(at, at + 1, bytes - 1);
+}
+
+/* Rings are new memory: of the frames that others had there nothing is to be seen. */
+TEST_F(mesh_pair, zeroed)
+{
+	static const __u32 classes[] = { 0, 3, 7 };
+	int round, i;
+	__u64 s;
+
+	for (round = 0; round < 3; round++) {
+		if (round)
+			ASSERT_EQ(0, mesh_ranks_open(&self->r, RANKS));
+		memset(self->board[0], 0xee, MESH_BOARD);
+		for (i = 0; i < ARRAY_SIZE(classes); i++) {
+			struct kcr_conn_status *to = self->r.status[1][0];
+			const unsigned char *frames;
+			__u32 class = classes[i];
+
+			ASSERT_EQ(0, mesh_frames(self->fd[1], 0, 0, 0, class));
+			frames = mesh_map_frames(self->fd[1], 0, 0, 0, class);
+			ASSERT_NE(MAP_FAILED, frames);
+			EXPECT_TRUE(is_zero(frames, mesh_ring_bytes(class))) {
+				TH_LOG("round %d, class %u", round, class);
+			}
+			ASSERT_TRUE(DEV_SOON(10, mesh_limit(self->r.status[0][1], 0, class)));
+			for (s = 1; s <= kcr_ring_depth(class, MESH_DEPTH + 1); s++)
+				ASSERT_EQ(0, mesh_send(self->fd[0], 1, 0, 0, 0,
+						       KCR_CLASS_BYTES(class), s));
+			EXPECT_TRUE(DEV_SOON(20, mesh_arrived(to, 0, class) == s - 1));
+			EXPECT_FALSE(is_zero(frames, mesh_ring_bytes(class)));
+			munmap((void *)frames, mesh_ring_bytes(class));
+		}
+		mesh_ranks_close(&self->r);
+	}
+}
+
 /* ---- several peers ---- */
 
 #define MANY 4
