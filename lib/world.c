@@ -84,6 +84,15 @@ no_memory:
 	return kcr_fail(NULL, -ENOMEM, "no memory for a world");
 }
 
+static void free_memory(struct kcr_world *w)
+{
+	free(w->sends);
+	free(w->receives);
+	free(w->stage);
+	free(w->scratch);
+	free(w);
+}
+
 void world_free(struct kcr_world *w)
 {
 	progress_thread_stop(w);
@@ -92,11 +101,7 @@ void world_free(struct kcr_world *w)
 		link_destroy(w->link);
 	rendezvous_close(w->rendezvous);
 	pthread_mutex_destroy(&w->lock);
-	free(w->sends);
-	free(w->receives);
-	free(w->stage);
-	free(w->scratch);
-	free(w);
+	free_memory(w);
 }
 
 /* The last steps of a creation: the world is the caller's, or gone. */
@@ -187,7 +192,7 @@ KCR_PUBLIC int kcr_world_destroy(struct kcr_world *w)
 				"an emulated world goes with its emulator: kcr_emu_destroy()");
 	if (w->fork_generation != process_fork_generation()) {
 		/* Its mappings were not inherited; what is there now is not ours. */
-		free(w);
+		free_memory(w);
 		return kcr_fail(NULL, -EPERM,
 				"this world belongs to the process that made it, not to a forked child");
 	}
