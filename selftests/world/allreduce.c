@@ -36,7 +36,7 @@ static int reduce_and_compare(int rank, void *arg)
 	const struct job *job = arg;
 	size_t size = kcr_dtype_size(job->dtype);
 	size_t most = 0, bytes, i, k;
-	unsigned char *send, *recv, *want;
+	unsigned char *memory[2], *send, *recv, *want;
 	struct kcr_world *w;
 	long at;
 
@@ -44,12 +44,12 @@ static int reduce_and_compare(int rank, void *arg)
 		if (job->counts[i] > most)
 			most = job->counts[i];
 	bytes = (most + job->shift + 8) * size;
-	send = aligned_alloc(4096, (bytes + 4095) & ~4095UL);
-	recv = aligned_alloc(4096, (bytes + 4095) & ~4095UL);
+	for (i = 0; i < 2; i++)
+		memory[i] = aligned_alloc(4096, (bytes + 4095) & ~4095UL);
 	want = malloc(bytes);
-	RANK_TRUE(send && recv && want);
-	send += job->shift * size;
-	recv = job->in_place ? send : recv + job->shift * size;
+	RANK_TRUE(memory[0] && memory[1] && want);
+	send = memory[0] + job->shift * size;
+	recv = memory[!job->in_place] + job->shift * size;
 
 	RANK_OK(NULL, kcr_world_create(NULL, &w));
 	RANK_TRUE(kcr_rank(w) == rank);
@@ -76,6 +76,9 @@ static int reduce_and_compare(int rank, void *arg)
 					      job->hashes[rank]);
 	}
 	RANK_OK(NULL, kcr_world_destroy(w));
+	free(memory[0]);
+	free(memory[1]);
+	free(want);
 	return 0;
 }
 

@@ -5,6 +5,8 @@
  *
  * Over the link that KCR_LINK names.
  */
+#include <sys/syscall.h>
+
 #include "kselftest_harness.h"
 #include "data.h"
 #include "ranks.h"
@@ -74,6 +76,7 @@ static int come_and_go(int rank, void *arg)
 			ranks_sleep(data_random(&random) % 1000 / 1e6);
 		RANK_OK(NULL, kcr_world_destroy(w));
 	}
+	free(x);
 	return 0;
 }
 
@@ -149,17 +152,16 @@ static int go_on_without(int rank, void *arg)
 	for (i = 0; i < 5; i++)
 		if (reduce(w, rank, x, job->count, i))
 			return 1;
-	if (rank == 2) {
-		RANK_OK(NULL, kcr_world_destroy(w));
-		return 0;
+	if (rank != 2) {
+		RANK_REFUSED(-ESHUTDOWN, w,
+			     kcr_allreduce(w, x, x, job->count, KCR_F32, KCR_SUM),
+			     "allreduce #6: rank 2 left");
+		RANK_REFUSED(-ESHUTDOWN, w, kcr_barrier(w), "allreduce #6: rank 2 left");
+		ranks_meet(&job->shared->meeting, kcr_size(w) - 1);
+		RANK_REFUSED(-ESHUTDOWN, w, kcr_barrier(w), "allreduce #6: rank 2 left");
 	}
-	RANK_REFUSED(-ESHUTDOWN, w,
-		     kcr_allreduce(w, x, x, job->count, KCR_F32, KCR_SUM),
-		     "allreduce #6: rank 2 left");
-	RANK_REFUSED(-ESHUTDOWN, w, kcr_barrier(w), "allreduce #6: rank 2 left");
-	ranks_meet(&job->shared->meeting, kcr_size(w) - 1);
-	RANK_REFUSED(-ESHUTDOWN, w, kcr_barrier(w), "allreduce #6: rank 2 left");
 	RANK_OK(NULL, kcr_world_destroy(w));
+	free(x);
 	return 0;
 }
 
@@ -187,8 +189,9 @@ static int in_child(int (*fn)(struct kcr_world *w, float *x),
 
 	fflush(NULL);
 	pid = fork();
+	/* Nobody looks for leaks, as leaks.h would: its copy of the link is lost. */
 	if (!pid)
-		_exit(fn(w, x));
+		syscall(SYS_exit_group, fn(w, x));
 	if (pid < 0 || waitpid(pid, &status, 0) != pid)
 		return -1;
 	return status;

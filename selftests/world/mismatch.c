@@ -89,6 +89,7 @@ static int differ(int rank, void *arg)
 	RANK_SAYS(w, theirs);
 	RANK_REFUSED(-EPROTO, w, kcr_barrier(w), o->said);
 	RANK_OK(NULL, kcr_world_destroy(w));
+	free(x);
 	return 0;
 }
 
@@ -274,6 +275,8 @@ static int call_at_random(int rank, void *arg)
 		RANK_TRUE(data_differ(want, x, c.count, c.dtype) < 0);
 	}
 	RANK_OK(NULL, kcr_world_destroy(w));
+	free(x);
+	free(want);
 	return 0;
 }
 
