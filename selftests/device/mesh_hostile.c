@@ -54,7 +54,7 @@ static void expect_up(struct __test_metadata *_metadata, struct victim *v, struc
 {
 	raw_close(low);
 	EXPECT_EQ(0, raw_come_up(low));
-	EXPECT_EQ(KCR_CONN_UP, mesh_state(v->low));
+	EXPECT_TRUE(DEV_SOON(10, mesh_is_up(v->low)));
 	EXPECT_EQ(0, dev_cause(v->status));
 }
 
@@ -794,7 +794,8 @@ static void set_up_proven(struct __test_metadata *_metadata, struct victim *v, s
 	*low = raw_peer(&v->world, 0, 1, true);
 	ASSERT_EQ(0, victim_expect(v, 20000));
 	ASSERT_EQ(0, raw_come_up(low));
-	ASSERT_EQ(KCR_CONN_UP, mesh_state(v->low));
+	/* Its page says so a moment after it has told the peer. */
+	ASSERT_TRUE(DEV_SOON(10, mesh_is_up(v->low)));
 }
 
 FIXTURE_SETUP(proven)
