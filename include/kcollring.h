@@ -249,6 +249,10 @@ void kcr_config_init(struct kcr_config *config);
  * -EACCES	KCR_LINK_MODULE, and no permission for the device
  * -ETIMEDOUT	not all ranks came
  * -ENOMEM	memory, RLIMIT_MEMLOCK; -EDQUOT a quota of the module
+ *
+ * Others are what a system call gave, which the sentence names: short of memory the
+ * kernel also says -ENOBUFS (sockets, io_uring) and -EFAULT (a page that it cannot make
+ * present), out of descriptors -EMFILE or -ENFILE.
  */
 int kcr_world_create(const struct kcr_config *config, struct kcr_world **world);
 

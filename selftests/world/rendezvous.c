@@ -548,6 +548,36 @@ TEST_F_TIMEOUT(rendezvous, directories_of_others, 60)
 	EXPECT_EQ(-ETIMEDOUT, kcr_world_create(&c, &w));
 }
 
+/* What ranks write there has the world's key in it. */
+TEST_F_TIMEOUT(rendezvous, files_for_nobody_else, 60)
+{
+	mode_t mask = umask(0);
+	struct dirent *entry;
+	struct stat st;
+	int files = 0;
+	DIR *dir;
+
+	setenv("KCR_RENDEZVOUS_TIMEOUT", "20", 1);
+	self->job.missing = 1 << 2;
+	ASSERT_EQ(0, start_those(&self->r, 3, &self->job, try_to_come));
+	for (int i = 0; i < 1000 && ranks_files(&self->r) < 2; i++)
+		ranks_sleep(0.01);
+	dir = opendir(self->r.dir);
+	ASSERT_NE(NULL, dir);
+	while ((entry = readdir(dir))) {
+		/* One under a temporary name may be gone by now. */
+		if (fstatat(dirfd(dir), entry->d_name, &st, 0) || !S_ISREG(st.st_mode))
+			continue;
+		files++;
+		EXPECT_EQ(0, st.st_mode & 0177) {
+			TH_LOG("%s: mode %o", entry->d_name, st.st_mode);
+		}
+	}
+	closedir(dir);
+	EXPECT_LE(2, files);
+	umask(mask);
+}
+
 /* Nothing is left of a world when it has gone, nor of one that failed. */
 static int come_and_go(int rank, void *arg)
 {
