@@ -7,6 +7,7 @@
  */
 #include "kselftest_harness.h"
 #include "emu.h"
+#include "ranks.h"
 #include "wrap.h"
 
 static long countdown;		/* the allocation that fails, from 1; 0: none */
@@ -98,6 +99,32 @@ static int do_it_alone(int unused)
 	return 0;
 }
 
+/* Of two ranks, where the other never comes: that, if memory suffices. */
+static int wait_by_tcp(int rank)
+{
+	struct kcr_config config;
+	struct kcr_world *w = NULL;
+	char place[32];
+	int err;
+
+	snprintf(place, sizeof(place), "tcp:127.0.0.1:%d", ranks_free_port());
+	kcr_config_init(&config);
+	config.size = 2;
+	config.local_size = 2;
+	config.rank = rank;
+	config.local_rank = rank;
+	config.link = KCR_LINK_SHM;
+	config.rendezvous = place;
+	config.rendezvous_ms = 20;
+	err = kcr_world_create(&config, &w);
+	if (w || (err == -ENOMEM && !strstr(kcr_error(NULL), "memory")))
+		return -EBADE;
+	if (err != -ETIMEDOUT)
+		return err;
+	/* What fails in telling of an error changes nothing: it stays the first. */
+	return countdown ? 0 : -ENOMEM;
+}
+
 static void each_fails(struct __test_metadata *_metadata, int (*what)(int),
 		       int ranks)
 {
@@ -127,6 +154,14 @@ TEST(each_allocation_fails)
 	for (ranks = 1; ranks <= 4; ranks++)
 		each_fails(_metadata, do_it, ranks);
 	each_fails(_metadata, do_it_alone, 1);
+}
+
+TEST(each_allocation_of_a_rendezvous_fails)
+{
+	int rank;
+
+	for (rank = 0; rank < 2; rank++)
+		each_fails(_metadata, wait_by_tcp, rank);
 }
 
 /* Every way that a request may end: done, failed, or with its world. */
