@@ -199,6 +199,37 @@ static void again(struct ranks *r)
 	r->n = 0;
 }
 
+/* Two processes are rank @twice of 4; rank 3 comes when they know, or never. */
+static void come_twice(struct __test_metadata *_metadata, struct ranks *r, struct job *job,
+		       int twice, bool late)
+{
+	double limit = ranks_now() + 15;
+	char pids[2][32];
+	struct ranks second;
+	int rank;
+
+	ASSERT_EQ(0, ranks_init(r, 4));
+	memset(job->shared, 0, sizeof(*job->shared));
+	job->missing = late ? 0 : 1 << 3;
+	ASSERT_EQ(0, ranks_start_one(r, twice, try_to_come, job));
+	second = *r;
+	ASSERT_EQ(0, ranks_start_one(&second, twice, try_to_come, job));
+	snprintf(pids[0], sizeof(pids[0]), "pid %d", r->pid[twice]);
+	snprintf(pids[1], sizeof(pids[1]), "pid %d", second.pid[twice]);
+	for (rank = 0; rank < 3; rank++)
+		if (rank != twice)
+			ranks_start_one(r, rank, try_to_come, job);
+	if (late) {
+		while (!job->shared->outcome[twice].done && ranks_now() < limit)
+			ranks_sleep(0.001);
+		ranks_start_one(r, 3, try_to_come, job);
+	}
+	see_all(_metadata, r, job, -EEXIST, 20,
+		(const char * const []){ "claimed twice", "by host ", pids[0], pids[1], NULL });
+	EXPECT_EQ(second.pid[twice], waitpid(second.pid[twice], NULL, 0));
+	again(r);
+}
+
 /* All have come, met, and gone. */
 static void see_well(struct __test_metadata *_metadata, struct ranks *r)
 {

@@ -228,46 +228,13 @@ TEST_F_TIMEOUT(rendezvous, as_many_ranks_as_can_be, 240)
 	EXPECT_EQ(0, ranks_run(most, come_together, &self->job, 200));
 }
 
-/* Two processes are rank @twice; rank 3 comes when they know, or never. */
-static void come_twice(struct __test_metadata *_metadata,
-		       struct _test_data_rendezvous *self, int twice, int late)
-{
-	double limit = ranks_now() + 15;
-	char pids[2][32];
-	struct ranks r;
-	int rank;
-
-	self->job.missing = late ? 0 : 1 << 3;
-
-	ASSERT_EQ(0, ranks_init(&r, 4));
-	self->r = r;
-	memset(self->job.shared, 0, sizeof(struct shared));
-	ASSERT_EQ(0, ranks_start_one(&self->r, twice, try_to_come, &self->job));
-	r = self->r;
-	ASSERT_EQ(0, ranks_start_one(&r, twice, try_to_come, &self->job));
-	snprintf(pids[0], sizeof(pids[0]), "pid %d", self->r.pid[twice]);
-	snprintf(pids[1], sizeof(pids[1]), "pid %d", r.pid[twice]);
-	for (rank = 0; rank < 3; rank++)
-		if (rank != twice)
-			ranks_start_one(&self->r, rank, try_to_come, &self->job);
-	if (late) {
-		while (!self->job.shared->outcome[twice].done &&
-		       ranks_now() < limit)
-			ranks_sleep(0.001);
-		ranks_start_one(&self->r, 3, try_to_come, &self->job);
-	}
-	SEE_ALL(-EEXIST, 10, "claimed twice", pids[0], pids[1]);
-	EXPECT_EQ(r.pid[twice], waitpid(r.pid[twice], NULL, 0));
-	again(&self->r);
-}
-
 TEST_F_TIMEOUT(rendezvous, a_rank_twice, 120)
 {
 	int round;
 
 	for (round = 0; round < 10; round++) {
-		come_twice(_metadata, self, 1, round == 0);
-		come_twice(_metadata, self, 2, round == 1);
+		come_twice(_metadata, &self->r, &self->job, 1, round == 0);
+		come_twice(_metadata, &self->r, &self->job, 2, round == 1);
 	}
 }
 
@@ -276,7 +243,7 @@ TEST_F_TIMEOUT(rendezvous, rank_0_twice, 120)
 	int round;
 
 	for (round = 0; round < 20; round++)
-		come_twice(_metadata, self, 0, round % 8 == 0);
+		come_twice(_metadata, &self->r, &self->job, 0, round % 8 == 0);
 }
 
 /* A rank that cannot be: the others must not wait for it until the time is up. */

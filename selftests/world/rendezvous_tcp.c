@@ -194,35 +194,12 @@ TEST_F_TIMEOUT(tcp, missing, 60)
 	}
 }
 
-static void come_twice(struct __test_metadata *_metadata,
-		       struct _test_data_tcp *self, int twice)
-{
-	char pids[2][32];
-	struct ranks r;
-	int rank;
-
-	ASSERT_EQ(0, ranks_init(&self->r, 4));
-	memset(self->job.shared, 0, sizeof(struct shared));
-	self->job.missing = 1 << 3;
-	ASSERT_EQ(0, ranks_start_one(&self->r, twice, try_to_come, &self->job));
-	r = self->r;
-	ASSERT_EQ(0, ranks_start_one(&r, twice, try_to_come, &self->job));
-	snprintf(pids[0], sizeof(pids[0]), "pid %d", self->r.pid[twice]);
-	snprintf(pids[1], sizeof(pids[1]), "pid %d", r.pid[twice]);
-	for (rank = 0; rank < 3; rank++)
-		if (rank != twice)
-			ranks_start_one(&self->r, rank, try_to_come, &self->job);
-	SEE_ALL(-EEXIST, 20, "claimed twice", "by host ", pids[0], pids[1]);
-	EXPECT_EQ(r.pid[twice], waitpid(r.pid[twice], NULL, 0));
-	again(&self->r);
-}
-
 TEST_F_TIMEOUT(tcp, a_rank_twice, 120)
 {
 	int twice;
 
 	for (twice = 0; twice < 3; twice++)
-		come_twice(_metadata, self, twice);
+		come_twice(_metadata, &self->r, &self->job, twice, false);
 }
 
 TEST_F_TIMEOUT(tcp, disagreement, 120)
