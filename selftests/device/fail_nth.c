@@ -460,60 +460,22 @@ static int check_map(struct scene *s)
 	return 0;
 }
 
-FIXTURE_VARIANT_ADD(fail_nth, map_status) {
-	.of = {
-		.prepare = attached,
-		.call = call_map,
-		.check = check_map,
-		.offset = KCR_MMAP_OFFSET(0, KCR_MAP_STATUS, 0),
-		.prot = PROT_READ,
-		.least = 1,
-	},
-};
+#define MAPS(part, index, with) {						\
+	.of = {								\
+		.prepare = attached,					\
+		.call = call_map,					\
+		.check = check_map,					\
+		.offset = KCR_MMAP_OFFSET(0, KCR_MAP_##part, index),	\
+		.prot = with,						\
+		.least = 1,						\
+	},								\
+}
 
-FIXTURE_VARIANT_ADD(fail_nth, map_slots) {
-	.of = {
-		.prepare = attached,
-		.call = call_map,
-		.check = check_map,
-		.offset = KCR_MMAP_OFFSET(0, KCR_MAP_SLOTS, 0),
-		.prot = PROT_READ | PROT_WRITE,
-		.least = 1,
-	},
-};
-
-FIXTURE_VARIANT_ADD(fail_nth, map_ack) {
-	.of = {
-		.prepare = attached,
-		.call = call_map,
-		.check = check_map,
-		.offset = KCR_MMAP_OFFSET(0, KCR_MAP_ACK, 1),
-		.prot = PROT_READ,
-		.least = 1,
-	},
-};
-
-FIXTURE_VARIANT_ADD(fail_nth, map_board) {
-	.of = {
-		.prepare = attached,
-		.call = call_map,
-		.check = check_map,
-		.offset = KCR_MMAP_OFFSET(0, KCR_MAP_BOARD, 0),
-		.prot = PROT_READ | PROT_WRITE,
-		.least = 1,
-	},
-};
-
-FIXTURE_VARIANT_ADD(fail_nth, map_peers_board) {
-	.of = {
-		.prepare = attached,
-		.call = call_map,
-		.check = check_map,
-		.offset = KCR_MMAP_OFFSET(0, KCR_MAP_BOARD, 1),
-		.prot = PROT_READ,
-		.least = 1,
-	},
-};
+FIXTURE_VARIANT_ADD(fail_nth, map_status) MAPS(STATUS, 0, PROT_READ);
+FIXTURE_VARIANT_ADD(fail_nth, map_slots) MAPS(SLOTS, 0, PROT_READ | PROT_WRITE);
+FIXTURE_VARIANT_ADD(fail_nth, map_ack) MAPS(ACK, 1, PROT_READ);
+FIXTURE_VARIANT_ADD(fail_nth, map_board) MAPS(BOARD, 0, PROT_READ | PROT_WRITE);
+FIXTURE_VARIANT_ADD(fail_nth, map_peers_board) MAPS(BOARD, 1, PROT_READ);
 
 /* ---- commands, by ioctl and by io_uring ---- */
 
@@ -729,93 +691,25 @@ static int call_frames(struct scene *s)
 	return FAULTS_IN(&s->faults, open_ring(s));
 }
 
-FIXTURE_VARIANT_ADD(fail_nth, frames_0) {
-	.of = {
-		.needs_mesh = true,
-		.prepare = connected,
-		.call = call_frames,
-		.check = ring_is_open,
-		.class = 0,
-		.least = 5,
-	},
-};
+#define FRAMES(k) {							\
+	.of = {								\
+		.needs_mesh = true,					\
+		.prepare = connected,					\
+		.call = call_frames,					\
+		.check = ring_is_open,					\
+		.class = k,						\
+		.least = 5,						\
+	},								\
+}
 
-FIXTURE_VARIANT_ADD(fail_nth, frames_1) {
-	.of = {
-		.needs_mesh = true,
-		.prepare = connected,
-		.call = call_frames,
-		.check = ring_is_open,
-		.class = 1,
-		.least = 5,
-	},
-};
-
-FIXTURE_VARIANT_ADD(fail_nth, frames_2) {
-	.of = {
-		.needs_mesh = true,
-		.prepare = connected,
-		.call = call_frames,
-		.check = ring_is_open,
-		.class = 2,
-		.least = 5,
-	},
-};
-
-FIXTURE_VARIANT_ADD(fail_nth, frames_3) {
-	.of = {
-		.needs_mesh = true,
-		.prepare = connected,
-		.call = call_frames,
-		.check = ring_is_open,
-		.class = 3,
-		.least = 5,
-	},
-};
-
-FIXTURE_VARIANT_ADD(fail_nth, frames_4) {
-	.of = {
-		.needs_mesh = true,
-		.prepare = connected,
-		.call = call_frames,
-		.check = ring_is_open,
-		.class = 4,
-		.least = 5,
-	},
-};
-
-FIXTURE_VARIANT_ADD(fail_nth, frames_5) {
-	.of = {
-		.needs_mesh = true,
-		.prepare = connected,
-		.call = call_frames,
-		.check = ring_is_open,
-		.class = 5,
-		.least = 5,
-	},
-};
-
-FIXTURE_VARIANT_ADD(fail_nth, frames_6) {
-	.of = {
-		.needs_mesh = true,
-		.prepare = connected,
-		.call = call_frames,
-		.check = ring_is_open,
-		.class = 6,
-		.least = 5,
-	},
-};
-
-FIXTURE_VARIANT_ADD(fail_nth, frames_7) {
-	.of = {
-		.needs_mesh = true,
-		.prepare = connected,
-		.call = call_frames,
-		.check = ring_is_open,
-		.class = 7,
-		.least = 5,
-	},
-};
+FIXTURE_VARIANT_ADD(fail_nth, frames_0) FRAMES(0);
+FIXTURE_VARIANT_ADD(fail_nth, frames_1) FRAMES(1);
+FIXTURE_VARIANT_ADD(fail_nth, frames_2) FRAMES(2);
+FIXTURE_VARIANT_ADD(fail_nth, frames_3) FRAMES(3);
+FIXTURE_VARIANT_ADD(fail_nth, frames_4) FRAMES(4);
+FIXTURE_VARIANT_ADD(fail_nth, frames_5) FRAMES(5);
+FIXTURE_VARIANT_ADD(fail_nth, frames_6) FRAMES(6);
+FIXTURE_VARIANT_ADD(fail_nth, frames_7) FRAMES(7);
 
 FIXTURE_VARIANT_ADD(fail_nth, map_conn) {
 	.of = {
