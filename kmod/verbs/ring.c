@@ -163,7 +163,7 @@ static int advertise(struct conn *c, u32 stream, u32 class, u32 depth)
 static int open_locked(struct conn *c, u32 stream, u32 class)
 {
 	struct rx_ring *rx = &c->rx[stream][class];
-	u32 depth = kcr_ring_depth(class, c->depth);
+	u32 depth = kcr_frames_depth(class, c->depth);
 	int ret;
 
 	lockdep_assert_held(&c->open_lock);
@@ -460,7 +460,7 @@ bool ring_hear_opened(struct conn *c, const struct wire_ring *ring)
 	struct tx_ring *tx;
 
 	if (!is_ring(ring) || le16_to_cpu(ring->depth) !=
-	    kcr_ring_depth(ring->class, c->depth))
+	    kcr_frames_depth(ring->class, c->depth))
 		return false;
 	tx = &c->tx[ring->stream][ring->class];
 	if (tx->depth)

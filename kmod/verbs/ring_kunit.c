@@ -16,7 +16,7 @@ static void ring_classes(struct kunit *test)
 		KUNIT_EXPECT_EQ(test, class_of(bytes - 1), class);
 		KUNIT_EXPECT_EQ(test, class_of(bytes / 2 + 1), class);
 		for (depth = 1; depth <= KCR_FRAMES_MAX; depth++) {
-			u32 real = kcr_ring_depth(class, depth);
+			u32 real = kcr_frames_depth(class, depth);
 
 			/* A ring is one registration, and never empty. */
 			KUNIT_EXPECT_GE(test, real, 1);
@@ -28,7 +28,7 @@ static void ring_classes(struct kunit *test)
 	}
 	KUNIT_EXPECT_EQ(test, class_of(1), 0);
 	KUNIT_EXPECT_EQ(test, class_of(KCR_FRAME_BYTES_MAX), KCR_CLASSES - 1);
-	KUNIT_EXPECT_EQ(test, kcr_ring_depth(0, 1U << 31), 512);
+	KUNIT_EXPECT_EQ(test, kcr_frames_depth(0, 1U << 31), 512);
 }
 
 static void ring_immediates(struct kunit *test)

@@ -426,7 +426,7 @@ TEST_F(mesh_connect, depths)
 		EXPECT_EQ(depths[k] + 1, low->depth);
 		EXPECT_EQ(depths[k] + 1, high->depth);
 		for (class = 0; class < KCR_CLASSES; class++) {
-			__u32 depth = kcr_ring_depth(class, depths[k] + 1);
+			__u32 depth = kcr_frames_depth(class, depths[k] + 1);
 
 			ASSERT_EQ(0, mesh_frames(self->r.fd[1], 0, 0, 0, class));
 			EXPECT_EQ(depth, high->rings[0][class].depth);

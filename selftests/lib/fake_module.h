@@ -189,7 +189,7 @@ static int fake_frames(struct kcr_frames *a)
 	if (ring->frames)
 		return -EEXIST;
 	mine = &c->status->rings[a->stream][a->size_class];
-	ring->depth = kcr_ring_depth(a->size_class, c->depth);
+	ring->depth = kcr_frames_depth(a->size_class, c->depth);
 	ring->frames = fake_page((size_t)ring->depth * KCR_CLASS_BYTES(a->size_class));
 	mine->depth = ring->depth;
 	mine->wanted = 0;

@@ -141,7 +141,7 @@ static inline struct kcr_conn_status *mesh_status(int fd, __u32 peer, __u32 wire
 
 static inline size_t mesh_ring_bytes(__u32 class)
 {
-	return (size_t)kcr_ring_depth(class, MESH_DEPTH + 1) * KCR_CLASS_BYTES(class);
+	return (size_t)kcr_frames_depth(class, MESH_DEPTH + 1) * KCR_CLASS_BYTES(class);
 }
 
 static inline const unsigned char *mesh_map_frames(int fd, __u32 peer, __u32 wire,

@@ -364,7 +364,7 @@ struct kcr_board {
 #define KCR_FRAME_BYTES_MAX	KCR_CLASS_BYTES(KCR_CLASSES - 1)
 
 /* The frames of a ring are one registration: 2 MiB at most. */
-static inline __u32 kcr_ring_depth(__u32 size_class, __u32 depth)
+static inline __u32 kcr_frames_depth(__u32 size_class, __u32 depth)
 {
 	__u32 most = 0x200000U / KCR_CLASS_BYTES(size_class);
 
