@@ -120,6 +120,7 @@ enum kcr_contract {
 
 struct kcr_world;
 struct kcr_request;
+struct kcr_ring;
 struct kcr_emu;
 
 /**
@@ -448,6 +449,254 @@ int kcr_test(struct kcr_request *request, int *done);
  * Returns the operation's result.
  */
 int kcr_wait(struct kcr_request *request);
+
+/**
+ * DOC: message rings
+ *
+ * A ring has lanes, each from one rank to one other, of @depth slots that hold a message
+ * of up to @capacity bytes each. Every rank lists the same lanes; what is not listed costs
+ * nothing. Messages of a lane are numbered from 1 on, its sequence.
+ *
+ * On a *safe* lane nothing is lost: a message stays in its slot until the destination has
+ * acknowledged it, and a sender waits while @depth messages are not. On a *raw* lane nobody
+ * waits: a new message takes the place of the one @depth before it, read or not, and the
+ * destination counts what it has lost.
+ *
+ * Each message has a checksum (CRC-32C over sequence, length and payload), which is
+ * verified before the message is delivered.
+ *
+ * Any number of threads may use a ring: several may send, on different lanes or on the
+ * same one, and acknowledge, while one polls; another that polls waits for the first.
+ * Creation and destruction are collective, and calls on the world like others. All other
+ * calls neither take the world nor wait for those who have it. They leave the sentence
+ * of an error in kcr_error(NULL), the calling thread's.
+ *
+ * Errors that they all may give, besides their own:
+ *
+ * -EINVAL	the ring is NULL
+ * -EPERM	the ring belongs to the process that made it, and this is a forked child
+ * -ESHUTDOWN	its world was destroyed; or the rank that is meant has left
+ * -ECONNRESET	a rank has died, and with it the world; or whatever else has ended the world
+ */
+
+/** KCR_RING_RAW: the lanes are raw; without it they are safe */
+#define KCR_RING_RAW 0x1u
+
+/**
+ * struct kcr_lane - a lane
+ * @source: the rank that sends
+ * @destination: the rank that receives
+ * @depth: messages that it holds, at least 1
+ * @capacity: bytes of the largest message, at least 1
+ */
+struct kcr_lane {
+	int source;
+	int destination;
+	uint32_t depth;
+	uint32_t capacity;
+};
+
+/**
+ * struct kcr_ring_stats - what has happened in a ring, on this rank
+ * @sent: messages sent
+ * @received: messages delivered
+ * @bytes_sent: of payload in them
+ * @bytes_received: likewise
+ * @lost: messages of raw lanes that were overwritten before they were read
+ * @torn: looks that met a message or a counter in the middle of being written, which is
+ *	normal: it is looked at again
+ * @corrupt: messages whose length, guard or checksum was wrong and stayed so: not delivered
+ * @max_lag: the most messages that a lane's destination was behind its source: safe lanes,
+ *	as the source saw when it looked at the acknowledgement; raw lanes, as the destination
+ *	saw when it polled
+ * @waits: sends that had to wait for room; those that returned -EAGAIN did not
+ * @wait_ns: how long they waited
+ * @reserved: 0
+ */
+struct kcr_ring_stats {
+	uint64_t sent;
+	uint64_t received;
+	uint64_t bytes_sent;
+	uint64_t bytes_received;
+	uint64_t lost;
+	uint64_t torn;
+	uint64_t corrupt;
+	uint64_t max_lag;
+	uint64_t waits;
+	uint64_t wait_ns;
+	uint64_t reserved[6];
+};
+
+/**
+ * kcr_ring_fn - takes a message
+ * @arg: as given to kcr_ring_poll()
+ * @origin: the rank that sent it
+ * @sequence: its number on the lane
+ * @data: its payload, aligned to 16 bytes. On a safe lane it lies where the source wrote
+ *	it, and is valid until it is acknowledged; on a raw lane it is a copy, valid until the
+ *	function returns
+ * @bytes: of payload
+ *
+ * May send, and acknowledge, this message too; must not poll the same ring. Returns 0 to go
+ * on; else polling stops, the message having been delivered, and kcr_ring_poll() returns
+ * the value.
+ *
+ * On a safe lane the payload was verified where it lies, so that nothing is copied. A source
+ * that breaks the rules, or a bug in its process, can change it after that. Who does not
+ * trust a rank copies the message, then looks at the copy only.
+ */
+typedef int (*kcr_ring_fn)(void *arg, int origin, uint64_t sequence,
+			   const void *data, size_t bytes);
+
+/**
+ * kcr_ring_create() - make a ring
+ * @world: the world; not an emulated one
+ * @lanes: the lanes, in any order; copied
+ * @count: how many; 0 is a ring that nobody can use
+ * @flags: KCR_RING_RAW or 0
+ * @ring: the new ring, owned by the caller until kcr_ring_destroy()
+ *
+ * Collective: lanes and flags are compared on all ranks, and whatever is wrong on one is an
+ * error on every rank, with a sentence that names it, in kcr_error(@world) too. After one of
+ * the first five, nothing is left, and the world goes on.
+ *
+ * -EINVAL	a lane given twice, a rank outside the world, source equal to destination, zero
+ *		depth or capacity, a lane of 4 GiB and more, an unknown flag, a NULL pointer
+ * -EPROTO	ranks list different lanes, or pass different flags
+ * -ENOMEM, -EDQUOT	a rank has no memory for its lanes, or is over a quota
+ * -ENOSPC	the module has no window left: a world has 13 rings at most there
+ * -EOPNOTSUPP	the world is emulated
+ */
+int kcr_ring_create(struct kcr_world *world, const struct kcr_lane *lanes,
+		    size_t count, unsigned int flags, struct kcr_ring **ring);
+
+/**
+ * kcr_ring_send() - send a message, and wait for room at most the world's timeout_ms
+ * @ring: the ring
+ * @destination: a rank that a lane from this one leads to
+ * @data: the payload, copied; may be NULL if @bytes is 0
+ * @bytes: of payload
+ *
+ * Returns the message's sequence, which is positive, or:
+ *
+ * -EMSGSIZE	@bytes is more than the lane's capacity
+ * -ENXIO	no lane leads from this rank to @destination
+ * -ETIMEDOUT	the destination has not made room in time
+ * -ESTALE	the destination's counter went backwards
+ * -ERANGE	... or is past what was sent
+ * -EUCLEAN	... or is not one, and stays so
+ * -EOVERFLOW	the lane's sequences, 2^63 - 1, are used up
+ *
+ * Nothing was sent after an error. Of several threads that wait for room on
+ * one lane any may be the first to find it.
+ */
+int64_t kcr_ring_send(struct kcr_ring *ring, int destination, const void *data,
+		      size_t bytes);
+
+/**
+ * kcr_ring_send_timeout() - send a message, with a time of one's own
+ * @ring: the ring
+ * @destination: as kcr_ring_send()
+ * @data: likewise
+ * @bytes: likewise
+ * @timeout_ns: how long to wait for room; 0 not at all, negative the world's timeout_ms
+ *
+ * As kcr_ring_send(). -EAGAIN instead of -ETIMEDOUT if @timeout_ns is 0.
+ */
+int64_t kcr_ring_send_timeout(struct kcr_ring *ring, int destination,
+			      const void *data, size_t bytes, int64_t timeout_ns);
+
+/**
+ * kcr_ring_poll() - take what has arrived
+ * @ring: the ring
+ * @fn: called for each message, those of a lane in the order of their sequences
+ * @arg: passed to it
+ *
+ * Looks at memory only, and at no lane for ever: at most its depth in messages a call. It
+ * delivers what there is on every lane even if one has an error, which it then returns,
+ * and returns again, since nothing comes from that lane any more. What had arrived
+ * before the world failed is delivered before the failure is told.
+ *
+ * Returns how many messages were delivered, what @fn returned if that was not 0, or:
+ *
+ * -EBADMSG	a message of a safe lane is damaged: nothing behind it is delivered
+ * -EOVERFLOW	a safe lane's source has overwritten a message that was not acknowledged
+ * -EDEADLK	called by @fn
+ */
+int kcr_ring_poll(struct kcr_ring *ring, kcr_ring_fn fn, void *arg);
+
+/**
+ * kcr_ring_ack() - give the slots of messages back to their source
+ * @ring: the ring
+ * @origin: the rank that sent them
+ * @sequence: all messages up to this one; one that is acknowledged already changes nothing
+ *
+ * On a raw lane nobody waits for it.
+ *
+ * -ENXIO	no lane leads from @origin to this rank
+ * -ERANGE	the message has not been delivered yet
+ * -EUCLEAN	the counter is not what this rank wrote last: somebody else writes its memory
+ */
+int kcr_ring_ack(struct kcr_ring *ring, int origin, uint64_t sequence);
+
+/**
+ * kcr_ring_wait() - sleep until there is something to poll
+ * @ring: the ring
+ * @timeout_ns: how long; 0 not at all, negative the world's timeout_ms
+ *
+ * Looks a while, as every wait of the world does, then sleeps. Any number of threads may.
+ * Returns 0 if there is something, or:
+ *
+ * -EAGAIN, -ETIMEDOUT	nothing has come; the first if @timeout_ns is 0
+ * -ENXIO	no lane leads to this rank
+ * -ESHUTDOWN	every rank that a lane leads from has left, and nothing is left of theirs
+ */
+int kcr_ring_wait(struct kcr_ring *ring, int64_t timeout_ns);
+
+/**
+ * kcr_ring_fd() - a descriptor for poll, epoll and io_uring
+ * @ring: the ring
+ *
+ * It is readable when there is something to poll, or an error to be told by
+ * kcr_ring_poll() or kcr_ring_wait(), and is not any more after a kcr_ring_poll() that left
+ * nothing. Not to be read or closed: it is the ring's, and goes with it. The first call
+ * starts a thread, which sleeps in the caller's place; from then on a message that
+ * finds it asleep costs its source a system call.
+ *
+ * Returns the descriptor, -ENXIO if no lane leads to this rank, or -EMFILE, -EAGAIN and so on.
+ */
+int kcr_ring_fd(struct kcr_ring *ring);
+
+/**
+ * kcr_ring_depth() - messages that a lane of the ring holds
+ * @ring: the ring
+ * @source: of the lane
+ * @destination: of the lane
+ *
+ * Returns -ENXIO if it is not listed.
+ */
+int kcr_ring_depth(const struct kcr_ring *ring, int source, int destination);
+/** kcr_ring_capacity() - likewise, bytes of the largest message */
+int kcr_ring_capacity(const struct kcr_ring *ring, int source, int destination);
+/** kcr_ring_is_safe() - 1 if the lanes are safe, 0 if they are raw */
+int kcr_ring_is_safe(const struct kcr_ring *ring);
+
+/**
+ * kcr_ring_stats() - what has happened so far
+ * @ring: the ring
+ * @stats: filled in; while others use the ring, each number on its own
+ */
+int kcr_ring_stats(const struct kcr_ring *ring, struct kcr_ring_stats *stats);
+
+/**
+ * kcr_ring_destroy() - give a ring up
+ * @ring: freed, whatever is returned; NULL is fine. No other thread may use it
+ *
+ * Collective: messages that were not polled are gone. An error says that the ranks could
+ * not do so together: -EPROTO if they meant different rings, or the world's. A ring
+ * should go before its world; one that does not is freed by this all the same.
+ */
+int kcr_ring_destroy(struct kcr_ring *ring);
 
 /**
  * kcr_world_split() - make worlds of parts of a world
