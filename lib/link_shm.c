@@ -9,31 +9,28 @@
  *	then		the slots of its outgoing lanes, by destination
  *	then		its acknowledgements of the incoming lanes, a cache line each
  *
- * The memory is sealed against resizing and filled, so that no access of a peer
- * can fault. Peers map it read-only but for page 0: they move the event
- * counter and write what has become of ranks. The world's cause is decided
- * in rank 0's page by compare and exchange, then copied to all.
+ * It is sealed and filled: see shm.h. Peers map it read-only but for page 0: they
+ * move the event counter and write what has become of ranks. The world's cause is
+ * decided in rank 0's page by compare and exchange, then copied to all.
  *
  * A rank sleeps on the low half of its event counter, a futex, and looks for dead peers
  * each time it wakes.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <linux/futex.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 #include "limits.h"
 #include "link.h"
 #include "rendezvous.h"
+#include "shm.h"
 
 #define PAGE		4096ul
-#define SEALS		(F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
 struct mapping {
 	struct kcr_status *status;	/* page 0, writable */
@@ -83,26 +80,6 @@ static struct kcr_ack *ack_of(struct shm *shm, int destination, int source,
 				  (LANE_SETS * source + set) * KCR_CACHE_LINE);
 }
 
-/* Anonymous memory that grows with use would fault when there is none left. */
-static int make_memory(struct shm *shm)
-{
-	int err;
-
-	shm->fd = memfd_create("kcollring", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	if (shm->fd < 0)
-		return kcr_fail(NULL, -errno, "memfd_create: %s",
-				strerror(errno));
-	err = posix_fallocate(shm->fd, 0, shm->bytes);
-	if (err)
-		return kcr_fail(NULL, -err == -ENOSPC ? -ENOMEM : -err,
-				"no memory for %zu bytes of lanes and board: %s",
-				shm->bytes, strerror(err));
-	if (fcntl(shm->fd, F_ADD_SEALS, SEALS))
-		return kcr_fail(NULL, -errno, "sealing a memfd: %s",
-				strerror(errno));
-	return 0;
-}
-
 static int map_memory(struct shm *shm, int rank, int fd, bool own)
 {
 	struct mapping *m = &shm->ranks[rank];
@@ -133,9 +110,10 @@ static int shm_attach(struct link *link, struct rendezvous *rv, char *note)
 
 	shm->rv = rv;
 	lay_out(shm, link);
-	err = make_memory(shm);
-	if (!err)
-		err = map_memory(shm, me, shm->fd, true);
+	shm->fd = shm_make(shm->bytes);
+	if (shm->fd < 0)
+		return shm->fd;
+	err = map_memory(shm, me, shm->fd, true);
 	if (err)
 		return err;
 	link->status = shm->ranks[me].status;
@@ -150,59 +128,22 @@ static int shm_attach(struct link *link, struct rendezvous *rv, char *note)
 	return 0;
 }
 
-/*
- * The memory of a rank that lives can be opened. One that dies loses its descriptors
- * a moment before its lock.
- */
-static bool dies(const struct shm *shm, int rank)
-{
-	const struct timespec pause = { .tv_nsec = DYING_NS / 100 };
-
-	for (int i = 0; i < 100; i++) {
-		if (!rendezvous_is_alive(shm->rv, rank))
-			return true;
-		nanosleep(&pause, NULL);
-	}
-	return false;
-}
-
 static int open_peer(struct shm *shm, int rank)
 {
-	const struct card *card = rendezvous_card(shm->rv, rank);
-	char path[64];
-	struct stat st;
-	int fd, theirs;
+	const char *note = rendezvous_note(shm->rv, rank);
+	int theirs;
 
-	if (sscanf(rendezvous_note(shm->rv, rank), "shm %d", &theirs) != 1)
+	if (sscanf(note, "shm %d", &theirs) != 1)
 		return kcr_fail(NULL, -EPROTO,
 				"rank %d sent \"%s\" where its memory should be",
-				rank, rendezvous_note(shm->rv, rank));
-	snprintf(path, sizeof(path), "/proc/%d/fd/%d", card->pid, theirs);
-	fd = open(path, O_RDWR | O_CLOEXEC);
-	if (fd < 0) {
-		int err = -errno;
-
-		if (dies(shm, rank))
-			return link_came_apart(shm->rv,
-					       KCR_CAUSE(rank, ECONNRESET));
-		return kcr_fail(NULL, err,
-				"cannot open rank %d's memory at %s: %s (link shm needs one user and one pid namespace)",
-				rank, path, strerror(-err));
-	}
-	if (fstat(fd, &st) || st.st_size != (off_t)shm->bytes ||
-	    (fcntl(fd, F_GET_SEALS) & SEALS) != SEALS) {
-		close(fd);
-		return kcr_fail(NULL, -EPROTO,
-				"rank %d's memory at %s has %lld bytes, must have %zu and be sealed",
-				rank, path, (long long)st.st_size, shm->bytes);
-	}
-	return fd;
+				rank, note);
+	return shm_open_peer(shm->rv, rank, theirs, shm->bytes);
 }
 
 static int map_peer(struct link *link, int rank)
 {
 	struct shm *shm = shm_of(link);
-	unsigned char identity[16];
+	unsigned char identity[SHM_IDENTITY];
 	int me = link->world->config.rank;
 	const unsigned char *board;
 	int fd, err;
