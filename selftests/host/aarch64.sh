@@ -1,9 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# aarch64 - the fold gives the same bits on another architecture
+# aarch64 - the fold gives the same bits on another architecture, and so does the
+# checksum
 #
-# Compiles the fold and its tests for aarch64 and runs them under qemu-user: the
+# Compiles both and their tests for aarch64 and runs them under qemu-user: the
 # golden hashes, the oracle's known answers, every form, and the caller's
 # floating-point state. Budget: 40 seconds.
 
@@ -12,7 +13,7 @@ set -u -o pipefail
 here=$(dirname "$(readlink -f "$0")")
 cc=${AARCH64_CC:-aarch64-linux-gnu-gcc}
 qemu=${QEMU_AARCH64:-qemu-aarch64}
-tests=(golden oracle half forms state)
+tests=(golden oracle half forms state crc32c)
 
 echo "TAP version 13"
 skip()
@@ -59,7 +60,7 @@ build()
 	local source extra name common="-std=gnu11 -D_GNU_SOURCE -I$top/include"
 
 	# As many at a time as there are CPUs; each line is a command.
-	for source in "$top"/lib/{fold*,error,types}.c; do
+	for source in "$top"/lib/{fold*,crc32c,error,types}.c; do
 		extra=$flags
 		case $source in
 		*/fold_scalar.c) extra+=" -fno-tree-vectorize" ;;
@@ -77,14 +78,14 @@ build()
 	xargs -P "$(nproc)" -L 1 "$cc" < "$dir/commands" || return
 	for name in "${tests[@]}"; do
 		"$cc" -static -o "$dir/$name" "$dir/test-$name.o" \
-			"$dir"/{fold*,error,types}.o -lm -lpthread || return
+			"$dir"/{fold*,crc32c,error,types}.o -lm -lpthread || return
 	done
 }
 
 build > "$dir/log" 2>&1
 status=$?
 [ $status -eq 0 ] || sed 's/^/# /' "$dir/log"
-result 1 "the fold and its tests compile for aarch64" $status
+result 1 "the fold, the checksum and their tests compile for aarch64" $status
 n=1
 for test in "${tests[@]}"; do
 	n=$((n + 1))

@@ -13,26 +13,8 @@
 #include <unistd.h>
 
 #include "kselftest_harness.h"
+#include "cpu.h"
 #include "kcollring.h"
-
-/* What the CPU has, by the kernel's word for it. */
-static int cpu_has(const char *flag)
-{
-	char line[8192], *word, *rest;
-	FILE *f = fopen("/proc/cpuinfo", "r");
-	int found = 0;
-
-	while (f && !found && fgets(line, sizeof(line), f)) {
-		if (strncmp(line, "flags", 5))
-			continue;
-		for (word = strtok_r(line, " \t:\n", &rest); word;
-		     word = strtok_r(NULL, " \t:\n", &rest))
-			found |= !strcmp(word, flag);
-	}
-	if (f)
-		fclose(f);
-	return found;
-}
 
 static int has_avx512(void)
 {
