@@ -37,6 +37,7 @@ struct rendezvous;
 struct kcr_emu;
 struct progress_thread;
 struct kcr_request;
+struct kcr_ring;
 
 /* Requests, first in, first out. */
 struct queue {
@@ -56,6 +57,8 @@ struct queue {
  * @sends: messages on their way, by peer
  * @receives: likewise
  * @owned: requests that the caller holds
+ * @rings: those that were made and have not gone, the last first
+ * @ring_number: of the last one
  * @pending: how many requests are on their way
  * @messages: how many of them are sends and receives
  * @stage: host memory for a segment of user memory that only hooks can reach
@@ -76,6 +79,8 @@ struct kcr_world {
 	struct queue collectives;
 	struct queue *sends, *receives;
 	struct kcr_request *owned;
+	struct kcr_ring *rings;
+	unsigned int ring_number;
 	unsigned int pending;
 	unsigned int messages;
 	unsigned char *stage;

@@ -362,6 +362,15 @@ bool link_is_lazy(const struct link *link)
 	return link && link->mesh && link->mesh->is_lazy;
 }
 
+/* Can lanes join two ranks, which may both be others? The same on every rank. */
+bool link_shares_node(const struct link *link, int a, int b)
+{
+	const struct rendezvous *rv = link->world->rendezvous;
+
+	return !needs_mesh(&link->world->config, rendezvous_card(rv, a),
+			   rendezvous_card(rv, b));
+}
+
 const char *link_name(const struct link *link)
 {
 	if (!link->mesh)

@@ -107,7 +107,7 @@ struct rx {
  * The library's layout of a board. The kernel knows of the claim only.
  *
  *	0	struct kcr_claim
- *	64	__u32 sleeping: 1 while the rank is parked or about to park
+ *	64	__u32 sleeping: how many threads of the rank are parked or about to park
  *	72	__u64 beat: when a rank that waits has looked last, 0 if it does not wait
  *	128	the rank's identity, 16 bytes, checked by those who map it
  *	4096	acknowledgements of the other boards, a cache line each
@@ -181,6 +181,29 @@ struct link {
 };
 
 /**
+ * struct ring_carrier_ops - the memory of message rings, and sleeping without the
+ *	world's lock
+ * @attach: make this rank's memory of a ring; may write a note of NOTE_BYTES, which the
+ *	peers find by ring_note() in @map
+ * @map: map the lanes from and to this rank; all ranks have attached
+ * @detach: unmap and free everything; works after any failure
+ * @park: as carrier_ops.park, by any number of threads at once; the sentence of an error
+ *	goes to kcr_error(NULL)
+ * @kick: move the event counter of one rank, which may be this one, and wake it; likewise
+ *	by any thread
+ *
+ * @attach, @map and @detach are called in the order in which rings are made and go, the same
+ * on every rank.
+ */
+struct ring_carrier_ops {
+	int (*attach)(struct kcr_ring *ring, char *note);
+	int (*map)(struct kcr_ring *ring);
+	void (*detach)(struct kcr_ring *ring);
+	int (*park)(struct link *link, uint64_t seen, uint64_t timeout_ns);
+	void (*kick)(struct link *link, int rank);
+};
+
+/**
  * struct carrier_ops - what differs between the carriers
  * @name: for kcr_link_name()
  * @attach: join and make this rank's memory, before the peers have; may write
@@ -194,6 +217,7 @@ struct link {
  * @leave: say that this rank leaves in peace
  * @close: unmap and free everything; works after any failure
  * @posted: NULL, or told of each frame that was posted
+ * @rings: NULL if it has no message rings
  */
 struct carrier_ops {
 	const char *name;
@@ -206,6 +230,7 @@ struct carrier_ops {
 	void (*leave)(struct link *link);
 	void (*close)(struct link *link);
 	void (*posted)(struct link *link, struct tx *tx);
+	const struct ring_carrier_ops *rings;
 };
 
 struct carrier {
@@ -225,6 +250,7 @@ void link_leave(struct link *link);
 unsigned int link_wires(const struct kcr_request *r);
 int link_came_apart(struct rendezvous *rv, uint64_t cause);
 bool link_is_lazy(const struct link *link);
+bool link_shares_node(const struct link *link, int a, int b);
 const char *link_name(const struct link *link);
 unsigned int link_member(const struct link *link, int rank);
 size_t link_board_bytes(const struct link *link);
@@ -252,6 +278,12 @@ void link_behind(const struct link *link, const struct tx *tx,
 const struct frame_header *link_header(const struct rx *rx);
 bool link_push(struct link *link);
 int link_drain(struct kcr_request *r);
+
+/* link_sleep.c: sleeping and waking */
+void link_relax(void);
+uint64_t link_lie_down(struct link *link);
+void link_get_up(struct link *link);
+void link_wake(struct link *link, int rank);
 void link_flush(struct link *link);
 
 /* link_end.c: what ends an operation that cannot go on */

@@ -262,34 +262,3 @@ int link_drain(struct kcr_request *r)
 {
 	return r->link->mesh ? mesh_drain(r) : 0;
 }
-
-/**
- * link_flush() - wake those who sleep on what was written since the last flush
- * @link: the link
- *
- * Before every wait and at the end of every operation. One fence for all; see
- * the top of request_wait.c. What goes over the mesh needs no fence: the module
- * wakes its readers.
- */
-void link_flush(struct link *link)
-{
-	struct rankset asleep = { 0 };
-	bool any = false;
-
-	link_push(link);
-	if (rankset_is_empty(&link->touched))
-		return;
-	__atomic_thread_fence(__ATOMIC_SEQ_CST);
-	rankset_for_each(r, &link->touched) {
-		const unsigned char *board = link->peers[r].board;
-
-		if (!__atomic_load_n((const uint32_t *)(board + BOARD_SLEEPING),
-				     __ATOMIC_RELAXED))
-			continue;
-		rankset_add(&asleep, r);
-		any = true;
-	}
-	rankset_clear(&link->touched);
-	if (any)
-		link->carrier->ops->kick(link, &asleep);
-}

@@ -68,7 +68,7 @@ struct rendezvous {
  * @close: the last reference is gone
  * @card: a rank's card
  * @note: a rank's note of the last exchange
- * @is_alive: whether a rank's process lives
+ * @is_alive: whether a rank's process lives; by any thread, once the ranks are connected
  */
 struct rendezvous_ops {
 	int (*exchange)(struct rendezvous *rv, const char *note);

@@ -21,7 +21,7 @@
  *
  * Nothing runs in the background: rank 0 serves in its own calls, which are collective.
  * Everything belongs to the rank's thread that makes the world, but is_alive(), which
- * is called under the world's lock and changes nothing.
+ * any thread may call and changes nothing.
  *
  * That a rank of the same node lives is seen, as in the other way, by a lock
  * (alive.c), here on a file that has no name: peers find it by process and descriptor. For

@@ -3,18 +3,7 @@
  * Waiting: try a while, yield the CPU a while, then sleep in the carrier; and
  * the watchdog.
  *
- * Sleeping and waking are Dekker's: the sleeper raises its flag, then looks
- * again; the writer writes, then looks at the flag. A full fence stands
- * between the two on either side, so at least one sees the other. The event
- * counter closes the rest: the sleeper reads it before it raises the flag, and the
- * carrier does not sleep if it has moved since.
- *
- *	sleeper				writer
- *	seen = events			write slot (or acknowledgement)
- *	sleeping = 1			fence
- *	fence				if sleeping: kick (events++)
- *	if nothing moves: park(seen)
- *	sleeping = 0
+ * How a sleeper and those who wake it meet is told at the top of link_sleep.c.
  *
  * A wait also sees, before it sleeps, that the world has failed, that a peer has
  * left, or that a peer has called something else; each moves the event counter.
@@ -25,17 +14,6 @@
 #include "limits.h"
 #include "link_mesh.h"
 #include "request.h"
-
-static void relax(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-	__builtin_ia32_pause();
-#elif defined(__aarch64__)
-	__asm__ volatile("yield" : : : "memory");
-#else
-	__asm__ volatile("" : : : "memory");
-#endif
-}
 
 static void give_way(void)
 {
@@ -229,18 +207,15 @@ int request_stuck(struct kcr_request *r)
 	return err;
 }
 
-/* Sleep once, unless something moves; see the top of the file. */
+/* Sleep once, unless something moves. */
 static int sleep_once(struct kcr_request *r)
 {
 	struct link *link = r->link;
-	uint32_t *sleeping = (uint32_t *)(link->board + BOARD_SLEEPING);
 	struct kcr_request *front;
 	uint64_t seen, ns;
 	int err = 0;
 
-	seen = __atomic_load_n(&link->status->events, __ATOMIC_ACQUIRE);
-	__atomic_store_n(sleeping, 1, __ATOMIC_RELAXED);
-	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	seen = link_lie_down(link);
 	if (!request_progress(r->world)) {
 		front = request_front(r);
 		err = request_stuck(front);
@@ -251,7 +226,7 @@ static int sleep_once(struct kcr_request *r)
 			err = link->carrier->ops->park(link, seen, ns);
 		}
 	}
-	__atomic_store_n(sleeping, 0, __ATOMIC_RELAXED);
+	link_get_up(link);
 	return err < 0 ? err : 0;
 }
 
@@ -315,7 +290,7 @@ int request_wait(struct kcr_request *r)
 	if (r->world->emu)
 		return emu_wait(r);
 	link_flush(link);
-	try_awhile(r, link->spin, relax);
+	try_awhile(r, link->spin, link_relax);
 	try_awhile(r, link->yield, give_way);
 	if (!r->is_done)
 		err = wait_asleep(r);
