@@ -587,6 +587,13 @@ int coll_exchange(struct kcr_world *w, const void *mine, void *all,
 				.is_host = true));
 }
 
+int coll_share(struct kcr_world *w, void *buf, size_t bytes, int root)
+{
+	return blocking(w, CALL(.kind = KIND_BROADCAST, .send = buf, .recv = buf,
+				.count = bytes, .dtype = KCR_U8, .rank = root,
+				.is_host = true));
+}
+
 KCR_PUBLIC int kcr_abort(struct kcr_world *w, int code)
 {
 	int err = enter(w);

@@ -39,6 +39,9 @@ int coll_barrier(struct kcr_world *w);
 int coll_exchange(struct kcr_world *w, const void *mine, void *all,
 		  size_t bytes);
 
+/* @bytes of rank @root, to every rank. */
+int coll_share(struct kcr_world *w, void *buf, size_t bytes, int root);
+
 /* user.c: the caller's memory, which the CPU may not be able to reach. */
 int user_read(struct kcr_request *r, size_t at, void *to, size_t bytes);
 int user_write(struct kcr_request *r, size_t at, const void *from, size_t bytes);

@@ -94,6 +94,21 @@
 /* Later than this is a mistake in the unit. */
 #define MAX_TIMEOUT_MS		(7ull * 24 * 3600 * 1000)
 
+/* The slots of a ring's lane: the module's mappings are told apart by 32 bits. */
+#define RING_LANE_BYTES_MAX	0xfffff000ul
+/*
+ * A slot or a counter that is not whole may be landing. Who sees it look after look for so
+ * long has seen damage: the largest slot lands in milliseconds, but on a machine that
+ * is not on a CPU for a while. In ns.
+ */
+#define RING_PATIENCE_NS	1000000000ull
+/* A thread that the module lets not park looks again so soon. In ns. */
+#define RING_NAP_NS		1000000l
+/* Looks at what is not whole before who looks goes on with something else. */
+#define RING_LOOKS		64
+/* Polls that found nothing between looks at the clock, and so at who has died. */
+#define RING_IDLE_POLLS		65536
+
 /* Over shared memory a sleeping rank looks for dead peers this often. In ns. */
 #define SHM_SLICE_NS		100000000ull
 /* A process that is dying has lost its locks so long after its descriptors. In ns. */

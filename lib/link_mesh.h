@@ -21,6 +21,8 @@ _Static_assert(STREAM_LANES + LANE_SETS == KCR_STREAMS, "a stream each");
 
 /* The window whose board of this rank has the frames of its lanes to the mesh. */
 #define ARENA_WINDOW	2
+/* Message rings have the windows from here on. */
+#define RING_WINDOW	3
 
 /**
  * struct mesh_ring - the receiving end of a ring of frames

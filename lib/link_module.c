@@ -17,6 +17,7 @@
 #include "limits.h"
 #include "link_mesh.h"
 #include "rendezvous.h"
+#include "ring.h"
 
 #define PAGE	4096ul
 
@@ -57,6 +58,12 @@ bool carrier_module_takes(int size)
 static struct module *module_of(struct link *link)
 {
 	return (struct module *)link->carrier;
+}
+
+/* For rings, whose windows this rank makes by itself. */
+int module_device(const struct link *link)
+{
+	return ((const struct module *)link->carrier)->device;
 }
 
 static bool is_here(const struct link *link, int rank)
@@ -379,6 +386,7 @@ static const struct carrier_ops module_ops = {
 	.fail = module_fail,
 	.leave = module_leave,
 	.close = module_close,
+	.rings = &ring_module_ops,
 };
 
 struct carrier *carrier_module(int size)

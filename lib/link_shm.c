@@ -28,6 +28,7 @@
 #include "limits.h"
 #include "link.h"
 #include "rendezvous.h"
+#include "ring.h"
 #include "shm.h"
 
 #define PAGE		4096ul
@@ -198,6 +199,12 @@ static void ring(struct kcr_status *status)
 	syscall(SYS_futex, futex_of(status), FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
+/* For rings: by any thread. */
+void shm_kick_one(struct link *link, int rank)
+{
+	ring(shm_of(link)->ranks[rank].status);
+}
+
 static void shm_kick(struct link *link, const struct rankset *ranks)
 {
 	rankset_for_each(rank, ranks)
@@ -265,7 +272,8 @@ static void look_for_dead(struct link *link)
 	}
 }
 
-static int shm_park(struct link *link, uint64_t seen, uint64_t timeout_ns)
+/* For rings, too: by any number of threads. */
+int shm_park(struct link *link, uint64_t seen, uint64_t timeout_ns)
 {
 	uint64_t ns = timeout_ns < SHM_SLICE_NS ? timeout_ns : SHM_SLICE_NS;
 	struct timespec t = {
@@ -311,6 +319,7 @@ static const struct carrier_ops shm_ops = {
 	.fail = shm_fail,
 	.leave = shm_leave,
 	.close = shm_close,
+	.rings = &ring_shm_ops,
 };
 
 struct carrier *carrier_shm(int size)

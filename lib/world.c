@@ -11,6 +11,7 @@
 #include <unistd.h>
 #include "coll.h"
 #include "rendezvous.h"
+#include "ring.h"
 #include "submit.h"
 #include "world.h"
 
@@ -97,6 +98,7 @@ void world_free(struct kcr_world *w)
 {
 	progress_thread_stop(w);
 	request_orphan_all(w);
+	ring_orphan_all(w);
 	if (w->link)
 		link_destroy(w->link);
 	rendezvous_close(w->rendezvous);

@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Message rings.
+ *
+ * What does not change once a ring is made needs no lock. Each outgoing lane has a lock
+ * for those who send, each incoming one a lock for those who acknowledge, and the ring
+ * one for who polls, which is held while messages are delivered. A callback may
+ * take either of the others; nobody takes the poll lock with one of the others held, nor
+ * two of them. The world's lock is taken in creation and destruction alone.
+ *
+ * What other threads look at without the lock (the next sequence, the counts) is atomic.
+ */
+#ifndef KCR_RING_H
+#define KCR_RING_H
+
+#include "link.h"
+
+/**
+ * struct ring_lane - a lane of the list
+ * @desc: as the ranks agreed
+ * @bytes: of its slots, without rounding
+ * @slots: mapped, if this rank is one of the two
+ * @ack: likewise
+ */
+struct ring_lane {
+	struct kcr_lane desc;
+	size_t bytes;
+	unsigned char *slots;
+	struct kcr_ack *ack;
+};
+
+/**
+ * struct ring_tx - a lane that leads from this rank
+ * @lock: for sending: all of the following but what is constant
+ * @slots: with the next sequence
+ * @peer: constant; the destination
+ * @ack: constant; how far the destination has come
+ * @acked: the last good look at it
+ * @torn_ns: since when it is not one; 0 if it is
+ * @sent: counts, for kcr_ring_stats(); from here on atomic
+ */
+struct ring_tx {
+	pthread_mutex_t lock;
+	struct slots slots;
+	int peer;
+	const struct kcr_ack *ack;
+	uint64_t acked;
+	uint64_t torn_ns;
+	uint64_t sent, bytes, torn, max_lag, waits, wait_ns;
+} __attribute__((aligned(KCR_CACHE_LINE)));
+
+/**
+ * struct ring_rx - a lane that leads to this rank
+ * @slots: with the sequence that is delivered next, which only who polls moves, and
+ *	others read
+ * @peer: constant; the source
+ * @torn_ns: for who polls: since when the next message is damaged; 0 if it is not
+ * @err: why nothing comes from here any more, or 0; atomic
+ * @ack_lock: for acknowledging: the two that follow
+ * @ack: written here
+ * @acked: what was written last
+ * @received: counts; from here on atomic
+ */
+struct ring_rx {
+	struct slots slots;
+	int peer;
+	uint64_t torn_ns;
+	int err;
+	pthread_mutex_t ack_lock;
+	struct kcr_ack *ack;
+	uint64_t acked;
+	uint64_t received, bytes, lost, torn, corrupt, max_lag;
+} __attribute__((aligned(KCR_CACHE_LINE)));
+
+struct ring_watch;
+struct ring_vote;
+
+struct ring_mapping {
+	void *at;
+	size_t bytes;
+};
+
+/**
+ * struct kcr_ring - a ring, as one rank has it
+ * @world: NULL once that has gone; changes only when nobody uses the ring
+ * @link: the world's; NULL if it has one rank
+ * @next: in the world's list
+ * @fork_generation: tells a forked child
+ * @number: of the world's rings, from 1
+ * @flags: KCR_RING_RAW
+ * @rank: this one
+ * @lanes: by source, then destination
+ * @count: how many
+ * @tx: the lanes from this rank, by destination
+ * @rx: the lanes to this rank, by source
+ * @to: by destination: of @tx, or NULL
+ * @from: by source: of @rx, or NULL
+ * @votes: by rank; only while it is made
+ * @mapped: all that is, and @mappings how much
+ * @fd: the memory that this rank shares, or -1
+ * @window: the module's number for the ring's memory, 0 if it has none
+ * @patience_ns: damage that stays so long is no write in progress
+ * @poll_lock: for who polls: the four that follow, and @rx
+ * @first: which lane the next poll looks at first
+ * @idle: polls in a row that found nothing
+ * @looked_ns: when who polls has last looked who has died
+ * @copy: a message of a raw lane, else NULL
+ * @watch_lock: for making @watch
+ * @watch: who feeds the descriptor, or NULL; atomic
+ */
+struct kcr_ring {
+	struct kcr_world *world;
+	struct link *link;
+	struct kcr_ring *next;
+	unsigned int fork_generation;
+	unsigned int number;
+	unsigned int flags;
+	int rank;
+	struct ring_lane *lanes;
+	size_t count;
+	struct ring_tx *tx;
+	struct ring_rx *rx;
+	size_t tx_count, rx_count;
+	struct ring_tx *to[KCR_RANKS_MAX];
+	struct ring_rx *from[KCR_RANKS_MAX];
+	struct ring_vote *votes;
+	struct ring_mapping *mapped;
+	size_t mappings;
+	int fd;
+	unsigned int window;
+	uint64_t patience_ns;
+	pthread_mutex_t poll_lock;
+	size_t first;
+	unsigned int idle;
+	uint64_t looked_ns;
+	unsigned char *copy;
+	pthread_mutex_t watch_lock;
+	struct ring_watch *watch;
+};
+
+static inline bool ring_is_raw(const struct kcr_ring *ring)
+{
+	return ring->flags & KCR_RING_RAW;
+}
+
+/* A count or a sequence that others may look at meanwhile. */
+static inline uint64_t ring_get(const uint64_t *count)
+{
+	return __atomic_load_n(count, __ATOMIC_RELAXED);
+}
+
+/* By one thread at a time. */
+static inline void ring_add(uint64_t *count, uint64_t n)
+{
+	__atomic_store_n(count, *count + n, __ATOMIC_RELAXED);
+}
+
+static inline void ring_raise(uint64_t *count, uint64_t n)
+{
+	if (n > *count)
+		__atomic_store_n(count, n, __ATOMIC_RELAXED);
+}
+
+/* ring_agree.c: what all ranks must agree on */
+struct ring_vote *ring_votes(int size);
+int ring_check_list(struct kcr_ring *ring);
+int ring_agree(struct kcr_ring *ring, int err);
+int ring_vote(struct kcr_ring *ring, int err, const char *note);
+const char *ring_note(const struct kcr_ring *ring, int rank);
+
+/* ring_slots.c: the protocol of lanes */
+
+/* What a look at the slot of a sequence has found. */
+enum ring_look {
+	LOOK_NOTHING,	/* the source has not come so far */
+	LOOK_WRITING,	/* it writes there now, which may take as long as it takes */
+	LOOK_DAMAGED,	/* something that is neither, or that is in the middle of landing */
+	LOOK_PASSED,	/* a later message */
+	LOOK_MESSAGE,
+};
+
+/**
+ * struct ring_view - a message that was found
+ * @sequence: its number
+ * @data: the payload, in place or copied
+ * @bytes: of it
+ */
+struct ring_view {
+	uint64_t sequence;
+	const void *data;
+	uint32_t bytes;
+};
+
+void ring_write(const struct slots *slots, uint64_t sequence, const void *data,
+		uint32_t bytes);
+enum ring_look ring_look(const struct slots *slots, uint64_t sequence,
+			 unsigned char *copy, struct ring_view *view);
+bool ring_has_news(const struct slots *slots, uint64_t sequence);
+uint32_t ring_checksum(uint64_t sequence, uint32_t length, const void *data);
+void ring_count(struct kcr_ack *ack, uint64_t sequence);
+bool ring_read_count(const struct kcr_ack *ack, uint64_t *sequence);
+
+/* ring_send.c */
+bool ring_is_stuck(const struct kcr_ring *ring, uint64_t *since_ns);
+
+/* ring_wait.c */
+
+/**
+ * struct ring_wait - a wait
+ * @ring: the ring
+ * @limit_ns: how long
+ * @attempt: tries to do what is waited for; -EAGAIN: not yet
+ * @late: writes the sentence of a wait that has lasted so many seconds; NULL for one
+ *	that is nobody's business
+ * @began_ns: when it began
+ */
+struct ring_wait {
+	struct kcr_ring *ring;
+	uint64_t limit_ns;
+	int64_t (*attempt)(struct ring_wait *wait);
+	void (*late)(const struct ring_wait *wait, double seconds, char *text,
+		     size_t size);
+	uint64_t began_ns;
+};
+
+int64_t ring_wait_timeout(struct ring_wait *w, int64_t timeout_ns);
+int64_t ring_wait_asleep(struct ring_wait *w);
+int64_t ring_look_for_any(struct ring_wait *w);
+int ring_enter(const struct kcr_ring *ring);
+int ring_ended(const struct kcr_ring *ring, uint64_t cause);
+uint64_t ring_cause(const struct kcr_ring *ring);
+bool ring_all_left(const struct kcr_ring *ring);
+int ring_nobody_left(const struct kcr_ring *ring);
+bool ring_has_any(const struct kcr_ring *ring);
+
+/* ring_fd.c */
+void ring_watch_drained(struct kcr_ring *ring);
+void ring_watch_stop(struct kcr_ring *ring);
+void ring_watch_free(struct kcr_ring *ring);
+
+/* ring.c */
+void ring_orphan_all(struct kcr_world *w);
+
+/* ring_memory.c */
+void *ring_map(struct kcr_ring *ring, int fd, uint64_t offset, size_t bytes,
+	       bool is_writable, const char *whose);
+void ring_unmap_all(struct kcr_ring *ring);
+
+/* ring_module.c and ring_shm.c; and what they have from the links of that name */
+extern const struct ring_carrier_ops ring_module_ops, ring_shm_ops;
+int shm_park(struct link *link, uint64_t seen, uint64_t timeout_ns);
+void shm_kick_one(struct link *link, int rank);
+int module_device(const struct link *link);
+
+#endif /* KCR_RING_H */

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/*
+ * Receiving from rings: polling and acknowledging.
+ *
+ * Who polls has the poll lock and moves the lanes' next sequences. A sequence moves
+ * before its message is given to the callback, which may acknowledge it.
+ */
+#include <errno.h>
+#include "limits.h"
+#include "ring.h"
+
+/* One call of kcr_ring_poll(). */
+struct polling {
+	struct kcr_ring *ring;
+	kcr_ring_fn fn;
+	void *arg;
+	int count;	/* delivered so far */
+	int stop;	/* what the callback returned */
+	int err;	/* of a lane; its sentence is in kcr_error(NULL) */
+};
+
+/* A lane's first error is told each time. */
+static int tell_error(const struct kcr_ring *ring, const struct ring_rx *rx)
+{
+	unsigned long long sequence = ring_get(&rx->slots.next);
+
+	if (rx->err == -EOVERFLOW)
+		return kcr_fail(NULL, rx->err,
+				"ring %u: lane %d -> %d: rank %d has overwritten message %llu, which was not acknowledged",
+				ring->number, rx->peer, ring->rank, rx->peer,
+				sequence);
+	return kcr_fail(NULL, rx->err,
+			"ring %u: lane %d -> %d: message %llu from rank %d is damaged",
+			ring->number, rx->peer, ring->rank, sequence, rx->peer);
+}
+
+static void break_lane(struct ring_rx *rx, int err)
+{
+	__atomic_store_n(&rx->err, err, __ATOMIC_RELAXED);
+}
+
+static void skip_to(struct ring_rx *rx, uint64_t sequence)
+{
+	__atomic_store_n(&rx->slots.next, sequence, __ATOMIC_RELAXED);
+}
+
+/*
+ * The message that is due is not whole. What stays so is damage: a raw lane goes on
+ * behind it, a safe one is at its end. Returns whether to look again.
+ */
+static bool on_damage(const struct kcr_ring *ring, struct ring_rx *rx)
+{
+	if (!ring_is_stuck(ring, &rx->torn_ns))
+		return false;
+	rx->torn_ns = 0;
+	ring_add(&rx->corrupt, 1);
+	if (!ring_is_raw(ring)) {
+		break_lane(rx, -EBADMSG);
+		return false;
+	}
+	skip_to(rx, rx->slots.next + 1);
+	return true;
+}
+
+/*
+ * The source is ahead by more than its lane. That of a safe lane should have waited.
+ * What a raw one has overwritten is lost: all but the last depth of messages, of which
+ * the next look finds the oldest, or that it has gone as well.
+ */
+static bool on_lap(const struct kcr_ring *ring, struct ring_rx *rx,
+		   uint64_t sequence)
+{
+	uint64_t oldest = sequence - rx->slots.depth + 1;
+
+	rx->torn_ns = 0;
+	if (!ring_is_raw(ring)) {
+		break_lane(rx, -EOVERFLOW);
+		return false;
+	}
+	ring_raise(&rx->max_lag, sequence - rx->slots.next + 1);
+	ring_add(&rx->lost, oldest - rx->slots.next);
+	skip_to(rx, oldest);
+	return true;
+}
+
+/* Look at the message that is due, again while it is just being written. */
+static enum ring_look look(struct kcr_ring *ring, struct ring_rx *rx,
+			   struct ring_view *view)
+{
+	enum ring_look found;
+
+	for (int i = 0; i < RING_LOOKS; i++) {
+		found = ring_look(&rx->slots, rx->slots.next, ring->copy, view);
+		if (found != LOOK_WRITING && found != LOOK_DAMAGED)
+			break;
+		ring_add(&rx->torn, 1);
+		link_relax();
+	}
+	return found;
+}
+
+static void deliver(struct polling *p, struct ring_rx *rx,
+		    const struct ring_view *view)
+{
+	rx->torn_ns = 0;
+	skip_to(rx, view->sequence + 1);
+	ring_add(&rx->received, 1);
+	ring_add(&rx->bytes, view->bytes);
+	p->count++;
+	p->stop = p->fn(p->arg, rx->peer, view->sequence, view->data, view->bytes);
+}
+
+/* At most so many messages, and as many looks that find none but go on. */
+static void poll_lane(struct polling *p, struct ring_rx *rx)
+{
+	uint32_t messages = 0, others = 0, most = rx->slots.depth;
+	bool goes_on = !rx->err;
+	struct ring_view view;
+
+	while (goes_on && !p->stop && messages < most && others <= most &&
+	       p->count < INT32_MAX) {
+		switch (look(p->ring, rx, &view)) {
+		case LOOK_MESSAGE:
+			deliver(p, rx, &view);
+			messages++;
+			break;
+		case LOOK_PASSED:
+			goes_on = on_lap(p->ring, rx, view.sequence);
+			others++;
+			break;
+		case LOOK_DAMAGED:
+			goes_on = on_damage(p->ring, rx);
+			others++;
+			break;
+		default:
+			rx->torn_ns = 0;
+			goes_on = false;
+		}
+	}
+	if (rx->err)
+		p->err = rx->err;
+}
+
+/* Each call begins with another lane, so that none waits for the others. */
+static void poll_lanes(struct polling *p)
+{
+	struct kcr_ring *ring = p->ring;
+	const struct ring_rx *broken = NULL;
+
+	for (size_t i = 0; i < ring->rx_count && !p->stop; i++) {
+		struct ring_rx *rx = &ring->rx[(ring->first + i) % ring->rx_count];
+
+		poll_lane(p, rx);
+		if (rx->err)
+			broken = rx;
+	}
+	ring->first++;
+	/* Its sentence last: callbacks may have left others. */
+	if (broken)
+		p->err = tell_error(ring, broken);
+}
+
+/*
+ * Who only polls sees deaths too, where it takes a look. One that finds messages has
+ * no time for it.
+ */
+static void look_now_and_then(struct kcr_ring *ring, bool is_idle)
+{
+	struct link *link = ring->link;
+
+	if (!is_idle) {
+		ring->idle = 0;
+		return;
+	}
+	if (++ring->idle % RING_IDLE_POLLS || !link->carrier->ops->look)
+		return;
+	if (process_now_ns() - ring->looked_ns < LOOK_NS)
+		return;
+	ring->looked_ns = process_now_ns();
+	link->carrier->ops->look(link);
+}
+
+/* With the poll lock. The world's end is told when nothing is left from before it. */
+static int poll_locked(struct polling *p)
+{
+	struct kcr_ring *ring = p->ring;
+	uint64_t cause = ring_cause(ring);
+	bool have_left = ring->rx_count && ring_all_left(ring);
+
+	poll_lanes(p);
+	if (ring->rx_count)
+		look_now_and_then(ring, !p->count);
+	if (p->stop)
+		return p->stop;
+	if (p->err)
+		return p->err;
+	ring_watch_drained(ring);
+	if (p->count)
+		return p->count;
+	if (cause)
+		return ring_ended(ring, cause);
+	return have_left ? ring_nobody_left(ring) : 0;
+}
+
+KCR_PUBLIC int kcr_ring_poll(struct kcr_ring *ring, kcr_ring_fn fn, void *arg)
+{
+	struct polling p = { .ring = ring, .fn = fn, .arg = arg };
+	int result = ring_enter(ring);
+
+	if (result)
+		return result;
+	if (!fn)
+		return kcr_fail(NULL, -EINVAL, "fn is NULL");
+	if (pthread_mutex_lock(&ring->poll_lock))
+		return kcr_fail(NULL, -EDEADLK,
+				"ring %u: polled by a function that polling calls",
+				ring->number);
+	result = poll_locked(&p);
+	pthread_mutex_unlock(&ring->poll_lock);
+	return result;
+}
+
+/* Write the counter, if it moves. Returns 1 if it has. */
+static int move_count(struct kcr_ring *ring, struct ring_rx *rx, uint64_t sequence)
+{
+	uint64_t found;
+
+	if (!ring_read_count(rx->ack, &found) || found != rx->acked)
+		return kcr_fail(NULL, -EUCLEAN,
+				"ring %u: lane %d -> %d: the acknowledgement is %llu, where rank %d had written %llu: somebody else writes its memory",
+				ring->number, rx->peer, ring->rank,
+				(unsigned long long)found, ring->rank,
+				(unsigned long long)rx->acked);
+	if (sequence <= rx->acked)
+		return 0;
+	ring_count(rx->ack, sequence);
+	rx->acked = sequence;
+	return 1;
+}
+
+KCR_PUBLIC int kcr_ring_ack(struct kcr_ring *ring, int origin, uint64_t sequence)
+{
+	struct ring_rx *rx;
+	int result = ring_enter(ring);
+
+	if (result)
+		return result;
+	rx = origin >= 0 && origin < KCR_RANKS_MAX ? ring->from[origin] : NULL;
+	if (!rx)
+		return kcr_fail(NULL, -ENXIO, "ring %u: no lane leads from rank %d to rank %d",
+				ring->number, origin, ring->rank);
+	if (sequence >= ring_get(&rx->slots.next))
+		return kcr_fail(NULL, -ERANGE,
+				"ring %u: lane %d -> %d: message %llu was not delivered yet",
+				ring->number, origin, ring->rank,
+				(unsigned long long)sequence);
+	pthread_mutex_lock(&rx->ack_lock);
+	result = move_count(ring, rx, sequence);
+	pthread_mutex_unlock(&rx->ack_lock);
+	if (result > 0 && !ring_is_raw(ring))
+		link_wake(ring->link, origin);
+	return result < 0 ? result : 0;
+}

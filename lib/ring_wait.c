@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/*
+ * Waiting on rings: try a while, yield the CPU a while, then sleep in the carrier.
+ *
+ * As request_wait.c does it, but without the world's lock, so that any number of threads
+ * may: how they sleep and are woken is told at the top of link_sleep.c. A wait
+ * does not change the world, and an error of its own does not end it.
+ */
+#include <errno.h>
+#include <sched.h>
+#include <string.h>
+#include "limits.h"
+#include "request.h"
+#include "ring.h"
+
+/* What has ended the world, or 0. */
+uint64_t ring_cause(const struct kcr_ring *ring)
+{
+	if (!ring->link)
+		return 0;
+	return __atomic_load_n(&ring->link->status->cause, __ATOMIC_ACQUIRE);
+}
+
+/* Say what has ended the world. */
+int ring_ended(const struct kcr_ring *ring, uint64_t cause)
+{
+	int rank = KCR_CAUSE_RANK(cause), error = KCR_CAUSE_ERROR(cause);
+
+	if (error == ECONNRESET)
+		return kcr_fail(NULL, -error, "ring %u: rank %d died",
+				ring->number, rank);
+	if (error < 1 || error > 4095)
+		error = EIO;
+	return kcr_fail(NULL, -error, "ring %u: rank %d failed the world: %s",
+			ring->number, rank, strerror(error));
+}
+
+/* May this process and thread use the ring? */
+int ring_enter(const struct kcr_ring *ring)
+{
+	if (!ring)
+		return kcr_fail(NULL, -EINVAL, "ring is NULL");
+	if (ring->fork_generation != process_fork_generation())
+		return kcr_fail(NULL, -EPERM,
+				"this ring belongs to the process that made it, not to a forked child");
+	if (!ring->world)
+		return kcr_fail(NULL, -ESHUTDOWN,
+				"ring %u: its world was destroyed", ring->number);
+	return 0;
+}
+
+static uint64_t lower(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+/* Once, after so long; @sleep_ns: until it must be asked again. */
+static void warn(const struct ring_wait *w, uint64_t waited, bool *is_warned,
+		 uint64_t *sleep_ns)
+{
+	const struct kcr_config *config = &w->ring->world->config;
+	uint64_t warn_at = config->warn_ms * 1000000;
+	char text[KCR_ERROR_BYTES];
+
+	if (!warn_at || *is_warned || !w->late)
+		return;
+	if (waited < warn_at) {
+		*sleep_ns = lower(*sleep_ns, warn_at - waited);
+		return;
+	}
+	*is_warned = true;
+	w->late(w, waited / 1e9, text, sizeof(text));
+	fprintf(stderr, "kcollring: rank %d: %s, still waiting\n", config->rank,
+		text);
+}
+
+static int64_t late(const struct ring_wait *w, uint64_t waited)
+{
+	char text[KCR_ERROR_BYTES];
+
+	w->late(w, waited / 1e9, text, sizeof(text));
+	return kcr_fail(NULL, -ETIMEDOUT, "%s", text);
+}
+
+/* Try, @rounds times, with @rest in between. */
+static int64_t try_awhile(struct ring_wait *w, uint64_t rounds, void (*rest)(void))
+{
+	int64_t result = -EAGAIN;
+
+	for (uint64_t i = 1; i <= rounds; i++) {
+		rest();
+		result = w->attempt(w);
+		if (result != -EAGAIN)
+			break;
+		if (i % SPIN_CHUNK == 0 &&
+		    process_now_ns() - w->began_ns >= lower(w->limit_ns, SPIN_LIMIT_NS))
+			break;
+	}
+	return result;
+}
+
+static void give_way(void)
+{
+	sched_yield();
+}
+
+/* Sleep once, unless it can be done now. */
+static int64_t sleep_once(struct ring_wait *w, bool *is_warned)
+{
+	struct link *link = w->ring->link;
+	uint64_t seen = link_lie_down(link);
+	uint64_t waited, ns;
+	int64_t result = w->attempt(w);
+
+	if (result == -EAGAIN) {
+		waited = process_now_ns() - w->began_ns;
+		if (waited >= w->limit_ns) {
+			result = late(w, waited);
+		} else {
+			ns = lower(PARK_SLICE_NS, w->limit_ns - waited);
+			warn(w, waited, is_warned, &ns);
+			result = link->carrier->ops->rings->park(link, seen, ns) ?:
+				 -EAGAIN;
+		}
+	}
+	link_get_up(link);
+	return result;
+}
+
+/* For one that has nothing better to do, and no CPU of its own. */
+int64_t ring_wait_asleep(struct ring_wait *w)
+{
+	bool is_warned = false;
+	int64_t result = -EAGAIN;
+
+	if (!w->began_ns)
+		w->began_ns = process_now_ns();
+	while (result == -EAGAIN)
+		result = sleep_once(w, &is_warned);
+	return result;
+}
+
+/* Returns what the attempt that did it gave, an error of one, or -ETIMEDOUT. */
+static int64_t wait(struct ring_wait *w)
+{
+	const struct link *link = w->ring->link;
+	int64_t result;
+
+	w->began_ns = process_now_ns();
+	result = try_awhile(w, link->spin, link_relax);
+	if (result == -EAGAIN)
+		result = try_awhile(w, link->yield, give_way);
+	return result == -EAGAIN ? ring_wait_asleep(w) : result;
+}
+
+/* ---- waiting for messages ---- */
+
+/* Has every source left? Asked before a look that finds nothing, it means the end. */
+bool ring_all_left(const struct kcr_ring *ring)
+{
+	for (size_t i = 0; i < ring->rx_count; i++)
+		if (link_member(ring->link, ring->rx[i].peer) != KCR_MEMBER_LEFT)
+			return false;
+	return ring->rx_count;
+}
+
+/* Is there anything to poll, be it an error? */
+bool ring_has_any(const struct kcr_ring *ring)
+{
+	for (size_t i = 0; i < ring->rx_count; i++) {
+		const struct ring_rx *rx = &ring->rx[i];
+
+		if (__atomic_load_n(&rx->err, __ATOMIC_RELAXED) ||
+		    ring_has_news(&rx->slots, ring_get(&rx->slots.next)))
+			return true;
+	}
+	return false;
+}
+
+/* The sources in words. */
+static void name_sources(const struct kcr_ring *ring, char *text, size_t size)
+{
+	struct rankset sources = { 0 };
+
+	for (size_t i = 0; i < ring->rx_count; i++)
+		rankset_add(&sources, ring->rx[i].peer);
+	request_names(&sources, text, size);
+}
+
+int ring_nobody_left(const struct kcr_ring *ring)
+{
+	char names[KCR_ERROR_BYTES / 2];
+
+	name_sources(ring, names, sizeof(names));
+	return kcr_fail(NULL, -ESHUTDOWN, "ring %u: %s left", ring->number, names);
+}
+
+/* What was there before the world's end, or a rank's leaving, comes first. */
+int64_t ring_look_for_any(struct ring_wait *w)
+{
+	const struct kcr_ring *ring = w->ring;
+	uint64_t cause = ring_cause(ring);
+	bool have_left = ring_all_left(ring);
+
+	if (ring_has_any(ring))
+		return 0;
+	if (cause)
+		return ring_ended(ring, cause);
+	return have_left ? ring_nobody_left(ring) : -EAGAIN;
+}
+
+static void nothing_came(const struct ring_wait *w, double seconds, char *text,
+			 size_t size)
+{
+	char names[KCR_ERROR_BYTES / 2];
+
+	name_sources(w->ring, names, sizeof(names));
+	snprintf(text, size, "ring %u: no message from %s after %.1f s",
+		 w->ring->number, names, seconds);
+}
+
+static uint64_t limit_of(const struct kcr_ring *ring, int64_t timeout_ns)
+{
+	return timeout_ns < 0 ? ring->world->config.timeout_ms * 1000000 :
+				(uint64_t)timeout_ns;
+}
+
+/**
+ * ring_wait_timeout() - wait until something can be done
+ * @w: what; it was tried before, in vain
+ * @timeout_ns: as a call has it: 0 not at all, negative as long as the world says
+ *
+ * Returns what the attempt that did it gave, an error of one, -ETIMEDOUT or -EAGAIN.
+ */
+int64_t ring_wait_timeout(struct ring_wait *w, int64_t timeout_ns)
+{
+	char text[KCR_ERROR_BYTES];
+
+	if (timeout_ns) {
+		w->limit_ns = limit_of(w->ring, timeout_ns);
+		return wait(w);
+	}
+	w->late(w, 0, text, sizeof(text));
+	return kcr_fail(NULL, -EAGAIN, "%s", text);
+}
+
+KCR_PUBLIC int kcr_ring_wait(struct kcr_ring *ring, int64_t timeout_ns)
+{
+	struct ring_wait w = {
+		.ring = ring,
+		.attempt = ring_look_for_any,
+		.late = nothing_came,
+	};
+	int64_t result = ring_enter(ring);
+
+	if (!result && !ring->rx_count)
+		result = kcr_fail(NULL, -ENXIO, "ring %u: no lane leads to rank %d",
+				  ring->number, ring->rank);
+	if (!result)
+		result = ring_look_for_any(&w);
+	if (result == -EAGAIN)
+		result = ring_wait_timeout(&w, timeout_ns);
+	return result;
+}
