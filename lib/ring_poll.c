@@ -77,7 +77,6 @@ static bool on_lap(const struct kcr_ring *ring, struct ring_rx *rx,
 		break_lane(rx, -EOVERFLOW);
 		return false;
 	}
-	ring_raise(&rx->max_lag, sequence - rx->slots.next + 1);
 	ring_add(&rx->lost, oldest - rx->slots.next);
 	skip_to(rx, oldest);
 	return true;
@@ -114,6 +113,7 @@ static void deliver(struct polling *p, struct ring_rx *rx,
 static void poll_lane(struct polling *p, struct ring_rx *rx)
 {
 	uint32_t messages = 0, others = 0, most = rx->slots.depth;
+	uint64_t began = rx->slots.next;
 	bool goes_on = !rx->err;
 	struct ring_view view;
 
@@ -137,6 +137,8 @@ static void poll_lane(struct polling *p, struct ring_rx *rx)
 			goes_on = false;
 		}
 	}
+	if (ring_is_raw(p->ring))
+		ring_raise(&rx->max_lag, rx->slots.next - began);
 	if (rx->err)
 		p->err = rx->err;
 }
