@@ -106,8 +106,12 @@
 #define RING_NAP_NS		1000000l
 /* Looks at what is not whole before who looks goes on with something else. */
 #define RING_LOOKS		64
-/* Polls that found nothing between looks at the clock, and so at who has died. */
-#define RING_IDLE_POLLS		65536
+/*
+ * Polls that found nothing, and sends that do not wait, between looks at the clock, and so
+ * at who has died.
+ */
+#define RING_IDLE_POLLS		4096
+#define RING_IDLE_SENDS		16
 
 /* Over shared memory a sleeping rank looks for dead peers this often. In ns. */
 #define SHM_SLICE_NS		100000000ull

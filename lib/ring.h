@@ -37,6 +37,7 @@ struct ring_lane {
  * @ack: constant; how far the destination has come
  * @acked: the last good look at it
  * @torn_ns: since when it is not one; 0 if it is
+ * @idle: sends that did not wait
  * @sent: counts, for kcr_ring_stats(); from here on atomic
  */
 struct ring_tx {
@@ -46,6 +47,7 @@ struct ring_tx {
 	const struct kcr_ack *ack;
 	uint64_t acked;
 	uint64_t torn_ns;
+	uint64_t idle;
 	uint64_t sent, bytes, torn, max_lag, waits, wait_ns;
 } __attribute__((aligned(KCR_CACHE_LINE)));
 
@@ -100,10 +102,10 @@ struct ring_mapping {
  * @fd: the memory that this rank shares, or -1
  * @window: the module's number for the ring's memory, 0 if it has none
  * @patience_ns: damage that stays so long is no write in progress
- * @poll_lock: for who polls: the four that follow, and @rx
+ * @poll_lock: for who polls: @first, @idle, @copy and @rx
  * @first: which lane the next poll looks at first
  * @idle: polls in a row that found nothing
- * @looked_ns: when who polls has last looked who has died
+ * @looked_ns: when somebody has last looked who has died; atomic
  * @copy: a message of a raw lane, else NULL
  * @watch_lock: for making @watch
  * @watch: who feeds the descriptor, or NULL; atomic
@@ -131,7 +133,7 @@ struct kcr_ring {
 	uint64_t patience_ns;
 	pthread_mutex_t poll_lock;
 	size_t first;
-	unsigned int idle;
+	uint64_t idle;
 	uint64_t looked_ns;
 	unsigned char *copy;
 	pthread_mutex_t watch_lock;
@@ -226,6 +228,7 @@ struct ring_wait {
 int64_t ring_wait_timeout(struct ring_wait *w, int64_t timeout_ns);
 int64_t ring_wait_asleep(struct ring_wait *w);
 int64_t ring_look_for_any(struct ring_wait *w);
+void ring_look_at_times(struct kcr_ring *ring, uint64_t *count, unsigned int every);
 int ring_enter(const struct kcr_ring *ring);
 int ring_ended(const struct kcr_ring *ring, uint64_t cause);
 uint64_t ring_cause(const struct kcr_ring *ring);

@@ -162,26 +162,6 @@ static void poll_lanes(struct polling *p)
 		p->err = tell_error(ring, broken);
 }
 
-/*
- * Who only polls sees deaths too, where it takes a look. One that finds messages has
- * no time for it.
- */
-static void look_now_and_then(struct kcr_ring *ring, bool is_idle)
-{
-	struct link *link = ring->link;
-
-	if (!is_idle) {
-		ring->idle = 0;
-		return;
-	}
-	if (++ring->idle % RING_IDLE_POLLS || !link->carrier->ops->look)
-		return;
-	if (process_now_ns() - ring->looked_ns < LOOK_NS)
-		return;
-	ring->looked_ns = process_now_ns();
-	link->carrier->ops->look(link);
-}
-
 /* With the poll lock. The world's end is told when nothing is left from before it. */
 static int poll_locked(struct polling *p)
 {
@@ -190,8 +170,10 @@ static int poll_locked(struct polling *p)
 	bool have_left = ring->rx_count && ring_all_left(ring);
 
 	poll_lanes(p);
-	if (ring->rx_count)
-		look_now_and_then(ring, !p->count);
+	if (p->count)
+		ring->idle = 0;
+	else if (ring->rx_count)
+		ring_look_at_times(ring, &ring->idle, RING_IDLE_POLLS);
 	if (p->stop)
 		return p->stop;
 	if (p->err)

@@ -130,6 +130,8 @@ static int64_t try_to_send(struct ring_wait *wait)
 		ring_add(&tx->sent, 1);
 		ring_add(&tx->bytes, s->bytes);
 	}
+	if (result == -EAGAIN || ring_is_raw(ring))
+		ring_look_at_times(ring, &tx->idle, RING_IDLE_SENDS);
 	pthread_mutex_unlock(&tx->lock);
 	if (result > 0)
 		link_wake(ring->link, tx->peer);
