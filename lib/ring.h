@@ -214,7 +214,7 @@ bool ring_is_stuck(const struct kcr_ring *ring, uint64_t *since_ns);
  * @attempt: tries to do what is waited for; -EAGAIN: not yet
  * @late: writes the sentence of a wait that has lasted so many seconds; NULL for one
  *	that is nobody's business
- * @began_ns: when it began
+ * @began_ns: when it began; 0 while that is not known, which takes a look at the clock
  */
 struct ring_wait {
 	struct kcr_ring *ring;

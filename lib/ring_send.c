@@ -199,6 +199,7 @@ KCR_PUBLIC int64_t kcr_ring_send_timeout(struct kcr_ring *ring, int destination,
 	result = try_to_send(&s.wait);
 	if (result != -EAGAIN)
 		return result;
+	s.wait.began_ns = process_now_ns();
 	result = ring_wait_timeout(&s.wait, timeout_ns);
 	if (timeout_ns)
 		count_wait(s.tx, process_now_ns() - s.wait.began_ns);

@@ -115,8 +115,11 @@ static int64_t try_awhile(struct ring_wait *w, uint64_t rounds, void (*rest)(voi
 		result = w->attempt(w);
 		if (result != -EAGAIN)
 			break;
-		if (i % SPIN_CHUNK == 0 &&
-		    process_now_ns() - w->began_ns >= lower(w->limit_ns, SPIN_LIMIT_NS))
+		if (i % SPIN_CHUNK)
+			continue;
+		if (!w->began_ns)
+			w->began_ns = process_now_ns();
+		if (process_now_ns() - w->began_ns >= lower(w->limit_ns, SPIN_LIMIT_NS))
 			break;
 	}
 	return result;
@@ -169,7 +172,6 @@ static int64_t wait(struct ring_wait *w)
 	const struct link *link = w->ring->link;
 	int64_t result;
 
-	w->began_ns = process_now_ns();
 	result = try_awhile(w, link->spin, link_relax);
 	if (result == -EAGAIN)
 		result = try_awhile(w, link->yield, give_way);

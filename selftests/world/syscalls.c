@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * In the steady state, with a CPU for each rank, an allreduce makes no system
- * call.
+ * call, nor does a message of a ring.
  *
  * Two ranks are traced as strace does it: each stop at the entry of a system
  * call between two marks (SIGUSR1 the rank sends itself) is counted. A waiting rank
@@ -10,34 +10,93 @@
  */
 #include <sys/ptrace.h>
 #include "kselftest_harness.h"
-#include "data.h"
-#include "ranks.h"
+#include "ring.h"
 
 #define OPERATIONS	2000
 #define ATTEMPTS	10
 #define COUNT		256
 
-static int rank_main(int rank, void *arg)
+/* What is done again and again; the ring is there for who wants it. */
+typedef int (*operation)(int rank, struct kcr_world *w, struct kcr_ring *ring, int i);
+
+static int reduce(int rank, struct kcr_world *w, struct kcr_ring *ring, int i)
 {
 	static float send[COUNT], recv[COUNT], want[COUNT];
+
+	if (!i) {
+		data_fill(send, COUNT, KCR_F32, rank, 1);
+		RANK_OK(NULL, data_expect(want, COUNT, KCR_F32, KCR_SUM, kcr_size(w), 1));
+	}
+	RANK_OK(w, kcr_allreduce(w, send, recv, COUNT, KCR_F32, KCR_SUM));
+	RANK_TRUE(data_differ(want, recv, COUNT, KCR_F32) < 0);
+	return 0;
+}
+
+static struct ring_inbox box;
+
+/* The one sends and the other answers, each of them looking for itself. */
+static int answer(int rank, struct kcr_world *w, struct kcr_ring *ring, int i)
+{
+	uint64_t before = box.count;
+	int got = 0;
+
+	box.ring = ring;
+	box.rank = rank;
+	box.acks = 1;
+	if (!rank)
+		RANK_TRUE(ring_send(ring, rank, 1, box.count + 1, -1) > 0);
+	while (!got)
+		got = kcr_ring_poll(ring, ring_receive, &box);
+	RANK_TRUE(got == 1 && !box.wrong);
+	if (rank)
+		RANK_TRUE(ring_send(ring, rank, 0, before + 1, -1) > 0);
+	return 0;
+}
+
+/* Likewise, but who receives waits, and so does who sends. */
+static int answer_by_waiting(int rank, struct kcr_world *w, struct kcr_ring *ring, int i)
+{
+	if (rank)
+		RANK_OK(NULL, kcr_ring_wait(ring, -1));
+	return answer(rank, w, ring, i);
+}
+
+static int overwrite(int rank, struct kcr_world *w, struct kcr_ring *ring, int i)
+{
+	if (ring_send(ring, rank, !rank, i + 1, -1) < 0)
+		return 1;
+	return kcr_ring_poll(ring, ring_receive, &box) < 0;
+}
+
+struct steady {
+	operation operate;
+	unsigned int flags;
+};
+
+static int rank_main(int rank, void *arg)
+{
+	const struct kcr_lane lanes[] = { { 0, 1, 4, 100 }, { 1, 0, 4, 100 } };
+	const struct steady *s = arg;
+	struct kcr_ring *ring;
 	struct kcr_world *w;
-	int i;
+	int i, failed = 0;
 
 	setenv("KCR_SPIN", "1000000000", 1);
 	RANK_OK(NULL, kcr_world_create(NULL, &w));
-	data_fill(send, COUNT, KCR_F32, rank, 1);
-	RANK_OK(NULL, data_expect(want, COUNT, KCR_F32, KCR_SUM, kcr_size(w), 1));
-	for (i = 0; i < 100; i++)
-		RANK_OK(w, kcr_allreduce(w, send, recv, COUNT, KCR_F32, KCR_SUM));
+	RANK_OK(w, kcr_ring_create(w, lanes, 2, s->flags, &ring));
+	box.ring = ring;
+	box.rank = rank;
+	for (i = 0; i < 100 && !failed; i++)
+		failed = s->operate(rank, w, ring, i);
 	RANK_TRUE(!ptrace(PTRACE_TRACEME, 0, NULL, NULL));
 	for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
 		raise(SIGUSR1);
-		for (i = 0; i < OPERATIONS; i++)
-			RANK_OK(w, kcr_allreduce(w, send, recv, COUNT, KCR_F32,
-						 KCR_SUM));
+		for (i = 0; i < OPERATIONS && !failed; i++)
+			failed = s->operate(rank, w, ring, 1 + i);
 		raise(SIGUSR1);
 	}
-	RANK_TRUE(data_differ(want, recv, COUNT, KCR_F32) < 0);
+	RANK_TRUE(!failed);
+	RANK_OK(w, kcr_ring_destroy(ring));
 	RANK_OK(w, kcr_world_destroy(w));
 	return 0;
 }
@@ -121,22 +180,42 @@ static int least(const struct trace *t)
 	return best;
 }
 
-TEST(no_system_call_in_the_steady_state)
-{
-	struct trace empty = { 0 }, traces[2] = { 0 };
-	struct ranks r;
-	int rank;
+FIXTURE(steady) {
+};
 
+FIXTURE_VARIANT(steady) {
+	struct steady s;
+};
+
+FIXTURE_VARIANT_ADD(steady, allreduce) { { reduce } };
+FIXTURE_VARIANT_ADD(steady, ring) { { answer } };
+FIXTURE_VARIANT_ADD(steady, ring_and_wait) { { answer_by_waiting } };
+FIXTURE_VARIANT_ADD(steady, raw_ring) { { overwrite, KCR_RING_RAW } };
+
+FIXTURE_SETUP(steady)
+{
 	if (ranks_no_link())
 		SKIP(return, "%s", ranks_no_link());
 	if (sysconf(_SC_NPROCESSORS_ONLN) < 2)
 		SKIP(return, "two ranks need two CPUs");
+}
+
+FIXTURE_TEARDOWN(steady)
+{
+}
+
+TEST_F_TIMEOUT(steady, no_system_call, 150)
+{
+	struct trace empty = { 0 }, traces[2] = { 0 };
+	struct steady s = variant->s;
+	struct ranks r;
+	int rank;
 
 	ASSERT_EQ(0, ranks_start(&r, 1, empty_main, NULL));
 	EXPECT_EQ(0, trace_ranks(&r, &empty, 20));
 	ranks_end(&r);
 
-	ASSERT_EQ(0, ranks_start(&r, 2, rank_main, NULL));
+	ASSERT_EQ(0, ranks_start(&r, 2, rank_main, &s));
 	EXPECT_EQ(0, trace_ranks(&r, traces, 100));
 	ranks_report(&r);
 	ranks_end(&r);
@@ -144,7 +223,7 @@ TEST(no_system_call_in_the_steady_state)
 		int calls = (least(&traces[rank]) - least(&empty)) / 2;
 
 		EXPECT_EQ(2 * ATTEMPTS, traces[rank].marks);
-		TH_LOG("rank %d: %.4f system calls per allreduce (%d in %d)",
+		TH_LOG("rank %d: %.4f system calls per operation (%d in %d)",
 		       rank, (double)calls / OPERATIONS, calls, OPERATIONS);
 		EXPECT_EQ(0, calls);
 	}
