@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * A rank gets no memory, descriptor, mapping or thread, at each place where it asks for one:
+ * an error on every rank, and nothing is left
+ *
+ * Ranks are threads of the test (lib/inside.h). The linker gives the library's calls to
+ * the functions below (--wrap), which fail once in the thread that is to.
+ */
+#include <stdarg.h>
+#include <sys/eventfd.h>
+#include <sys/ioctl.h>
+#include <linux/kcollring.h>
+#include "kselftest_harness.h"
+#include "inside.h"
+#include "ring.h"
+#include "wrap.h"
+
+#define RANKS	3
+#define VICTIM	1
+
+static __thread long countdown;		/* the call that fails, from 1; 0: none */
+static long alive;			/* allocations that were not freed; atomic */
+
+static int fails(void)
+{
+	return countdown && !--countdown;
+}
+
+static void *count(void *p)
+{
+	if (p)
+		__atomic_fetch_add(&alive, 1, __ATOMIC_RELAXED);
+	return p;
+}
+
+void *__wrap_malloc(size_t bytes)
+{
+	return fails() ? NULL : count(__real_malloc(bytes));
+}
+
+void *__wrap_calloc(size_t n, size_t bytes)
+{
+	return fails() ? NULL : count(__real_calloc(n, bytes));
+}
+
+void __wrap_free(void *p)
+{
+	if (p)
+		__atomic_fetch_sub(&alive, 1, __ATOMIC_RELAXED);
+	__real_free(p);
+}
+
+void *__real_aligned_alloc(size_t alignment, size_t bytes);
+void *__wrap_aligned_alloc(size_t alignment, size_t bytes);
+
+void *__wrap_aligned_alloc(size_t alignment, size_t bytes)
+{
+	return fails() ? NULL : count(__real_aligned_alloc(alignment, bytes));
+}
+
+#define WRAP(type, name, error, bad, args, ...)				\
+type __real_##name args;						\
+type __wrap_##name args;						\
+type __wrap_##name args							\
+{									\
+	if (!fails())							\
+		return __real_##name(__VA_ARGS__);			\
+	errno = error;							\
+	return bad;							\
+}
+
+WRAP(int, memfd_create, EMFILE, -1, (const char *name, unsigned int flags), name, flags)
+WRAP(int, posix_fallocate, ENOSPC, ENOSPC, (int fd, off_t at, off_t bytes), fd, at, bytes)
+WRAP(void *, mmap, ENOMEM, MAP_FAILED,
+     (void *at, size_t bytes, int prot, int flags, int fd, off_t offset),
+     at, bytes, prot, flags, fd, offset)
+WRAP(int, eventfd, ENFILE, -1, (unsigned int value, int flags), value, flags)
+WRAP(int, pthread_create, EAGAIN, EAGAIN,
+     (pthread_t *thread, const pthread_attr_t *attr, void *(*fn)(void *), void *arg),
+     thread, attr, fn, arg)
+
+int __real_ioctl(int fd, unsigned long request, void *arg);
+int __wrap_ioctl(int fd, unsigned long request, void *arg);
+
+/* Those that make something. */
+int __wrap_ioctl(int fd, unsigned long request, void *arg)
+{
+	if (request != KCR_IOCTL_WINDOW || !fails())
+		return __real_ioctl(fd, request, arg);
+	errno = ENOMEM;
+	return -1;
+}
+
+struct attempt {
+	long nth;
+	unsigned int flags;
+	struct kcr_ring *rings[RANKS];
+	int err[RANKS];
+	int left;
+};
+
+static int make(int rank, struct kcr_world *w, void *arg)
+{
+	static const struct kcr_lane lanes[] = { { 0, 1, 4, 100 }, { 1, 2, 4, 100 },
+						 { 2, 1, 4, 100 } };
+	struct attempt *a = arg;
+
+	countdown = rank == VICTIM ? a->nth : 0;
+	a->err[rank] = kcr_ring_create(w, lanes, 3, a->flags, &a->rings[rank]);
+	if (rank == VICTIM)
+		a->left = countdown;
+	countdown = 0;
+	RANK_TRUE(!a->err[rank] == !!a->rings[rank]);
+	if (a->err[rank])
+		RANK_TRUE(strlen(kcr_error(w)) > 10 && strlen(kcr_error(NULL)) > 10);
+	RANK_OK(w, kcr_barrier(w));
+	return 0;
+}
+
+static int drop(int rank, struct kcr_world *w, void *arg)
+{
+	struct attempt *a = arg;
+
+	RANK_OK(w, kcr_ring_destroy(a->rings[rank]));
+	return 0;
+}
+
+FIXTURE(memory) {
+	struct inside in;
+};
+
+FIXTURE_VARIANT(memory) {
+	unsigned int flags;
+};
+
+FIXTURE_VARIANT_ADD(memory, safe) { 0 };
+FIXTURE_VARIANT_ADD(memory, raw) { KCR_RING_RAW };
+
+FIXTURE_SETUP(memory)
+{
+	const char *why = ranks_no_link();
+
+	if (why)
+		SKIP(return, "%s", why);
+	ASSERT_EQ(0, inside_open(&self->in, RANKS));
+}
+
+FIXTURE_TEARDOWN(memory)
+{
+	inside_close(&self->in);
+}
+
+TEST_F_TIMEOUT(memory, each_thing_that_a_ring_needs, 120)
+{
+	struct attempt a = { .flags = variant->flags };
+	int descriptors = 0, mappings = 0;
+	long before = 0;
+
+	for (a.nth = 1; ; a.nth++) {
+		ASSERT_GT(100, a.nth);
+		/* The first attempt leaves what the C library keeps. */
+		if (a.nth == 2) {
+			descriptors = ranks_descriptors();
+			mappings = ranks_mappings();
+			before = alive;
+		}
+		ASSERT_EQ(0, inside_each(&self->in, make, &a));
+		EXPECT_EQ(a.err[0], a.err[1]);
+		EXPECT_EQ(a.err[0], a.err[2]);
+		if (!a.err[VICTIM])
+			break;
+		EXPECT_TRUE(a.err[0] == -ENOMEM || a.err[0] == -EMFILE) {
+			TH_LOG("%ld. call: %d", a.nth, a.err[0]);
+		}
+		if (a.nth == 1)
+			continue;
+		EXPECT_EQ(descriptors, ranks_descriptors());
+		EXPECT_EQ(mappings, ranks_mappings());
+		EXPECT_EQ(before, alive) {
+			TH_LOG("%ld. call", a.nth);
+		}
+	}
+	/* It was not one of these calls that failed. */
+	EXPECT_LT(0, a.left);
+	EXPECT_LT(8, a.nth);
+	ASSERT_EQ(0, inside_each(&self->in, drop, &a));
+	EXPECT_EQ(descriptors, ranks_descriptors());
+	EXPECT_EQ(mappings, ranks_mappings());
+	EXPECT_EQ(before, alive);
+}
+
+TEST_F(memory, what_a_descriptor_needs)
+{
+	const int errors[] = { -ENOMEM, -ENFILE, -EAGAIN };
+	struct attempt a = { .flags = variant->flags };
+	int descriptors;
+	long before;
+
+	ASSERT_EQ(0, inside_each(&self->in, make, &a));
+	descriptors = ranks_descriptors();
+	before = alive;
+	for (int nth = 1; nth <= 3; nth++) {
+		countdown = nth;
+		EXPECT_EQ(errors[nth - 1], kcr_ring_fd(a.rings[1]));
+		EXPECT_EQ(0, countdown);
+		EXPECT_EQ(descriptors, ranks_descriptors());
+		EXPECT_EQ(before, alive);
+	}
+	EXPECT_LE(0, kcr_ring_fd(a.rings[1]));
+	ASSERT_EQ(0, inside_each(&self->in, drop, &a));
+}
+
+TEST_HARNESS_MAIN
