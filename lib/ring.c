@@ -13,17 +13,10 @@
 #include "rendezvous.h"
 #include "ring.h"
 
-static void free_ring(struct kcr_ring *ring)
+/* But for locks, which in a forked child nobody may give back any more. */
+static void free_memory(struct kcr_ring *ring)
 {
-	if (!ring)
-		return;
 	ring_watch_free(ring);
-	for (size_t i = 0; i < ring->tx_count; i++)
-		pthread_mutex_destroy(&ring->tx[i].lock);
-	for (size_t i = 0; i < ring->rx_count; i++)
-		pthread_mutex_destroy(&ring->rx[i].ack_lock);
-	pthread_mutex_destroy(&ring->poll_lock);
-	pthread_mutex_destroy(&ring->watch_lock);
 	free(ring->tx);
 	free(ring->rx);
 	free(ring->copy);
@@ -31,6 +24,19 @@ static void free_ring(struct kcr_ring *ring)
 	free(ring->lanes);
 	free(ring->votes);
 	free(ring);
+}
+
+static void free_ring(struct kcr_ring *ring)
+{
+	if (!ring)
+		return;
+	for (size_t i = 0; i < ring->tx_count; i++)
+		pthread_mutex_destroy(&ring->tx[i].lock);
+	for (size_t i = 0; i < ring->rx_count; i++)
+		pthread_mutex_destroy(&ring->rx[i].ack_lock);
+	pthread_mutex_destroy(&ring->poll_lock);
+	pthread_mutex_destroy(&ring->watch_lock);
+	free_memory(ring);
 }
 
 /* A ring without lanes; NULL without memory. */
@@ -331,7 +337,7 @@ KCR_PUBLIC int kcr_ring_destroy(struct kcr_ring *ring)
 		return 0;
 	if (ring->fork_generation != process_fork_generation()) {
 		/* Its mappings and its thread were not inherited. */
-		free(ring);
+		free_memory(ring);
 		return kcr_fail(NULL, -EPERM,
 				"this ring belongs to the process that made it, not to a forked child");
 	}

@@ -162,8 +162,11 @@ void ring_watch_stop(struct kcr_ring *ring)
 	pthread_mutex_unlock(&watch->lock);
 	ring->link->carrier->ops->rings->kick(ring->link, ring->rank);
 	pthread_join(watch->thread, NULL);
+	pthread_cond_destroy(&watch->drained);
+	pthread_mutex_destroy(&watch->lock);
 }
 
+/* It has stopped, or this is a child that does not have its thread. */
 void ring_watch_free(struct kcr_ring *ring)
 {
 	struct ring_watch *watch = ring->watch;
@@ -171,8 +174,6 @@ void ring_watch_free(struct kcr_ring *ring)
 	if (!watch)
 		return;
 	close(watch->fd);
-	pthread_cond_destroy(&watch->drained);
-	pthread_mutex_destroy(&watch->lock);
 	free(watch);
 	ring->watch = NULL;
 }
