@@ -9,7 +9,7 @@
 #include "../../lib/ring.h"
 
 #define DEPTH		4
-#define CAPACITY	41		/* a guard does not follow at once, and a line is not enough */
+#define CAPACITY	41		/* one more than a cache line takes */
 #define STRIDE		128
 
 FIXTURE(slots) {

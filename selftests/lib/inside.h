@@ -10,7 +10,7 @@
  *	struct inside in;
  *
  *	ASSERT_EQ(0, inside_open(&in, 2));
- *	EXPECT_EQ(0, inside_each(&in, fn, arg));	int fn(int rank, struct kcr_world *w, void *arg)
+ *	EXPECT_EQ(0, inside_each(&in, fn, arg));
  *	inside_close(&in);
  */
 #ifndef KCR_TEST_INSIDE_H

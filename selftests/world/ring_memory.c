@@ -50,37 +50,39 @@ void __wrap_free(void *p)
 	__real_free(p);
 }
 
-void *__real_aligned_alloc(size_t alignment, size_t bytes);
-void *__wrap_aligned_alloc(size_t alignment, size_t bytes);
-
 void *__wrap_aligned_alloc(size_t alignment, size_t bytes)
 {
 	return fails() ? NULL : count(__real_aligned_alloc(alignment, bytes));
 }
 
-#define WRAP(type, name, error, bad, args, ...)				\
-type __real_##name args;						\
-type __wrap_##name args;						\
-type __wrap_##name args							\
-{									\
-	if (!fails())							\
-		return __real_##name(__VA_ARGS__);			\
-	errno = error;							\
-	return bad;							\
+int __wrap_memfd_create(const char *name, unsigned int flags)
+{
+	errno = EMFILE;
+	return fails() ? -1 : __real_memfd_create(name, flags);
 }
 
-WRAP(int, memfd_create, EMFILE, -1, (const char *name, unsigned int flags), name, flags)
-WRAP(int, posix_fallocate, ENOSPC, ENOSPC, (int fd, off_t at, off_t bytes), fd, at, bytes)
-WRAP(void *, mmap, ENOMEM, MAP_FAILED,
-     (void *at, size_t bytes, int prot, int flags, int fd, off_t offset),
-     at, bytes, prot, flags, fd, offset)
-WRAP(int, eventfd, ENFILE, -1, (unsigned int value, int flags), value, flags)
-WRAP(int, pthread_create, EAGAIN, EAGAIN,
-     (pthread_t *thread, const pthread_attr_t *attr, void *(*fn)(void *), void *arg),
-     thread, attr, fn, arg)
+int __wrap_posix_fallocate(int fd, off_t at, off_t bytes)
+{
+	return fails() ? ENOSPC : __real_posix_fallocate(fd, at, bytes);
+}
 
-int __real_ioctl(int fd, unsigned long request, void *arg);
-int __wrap_ioctl(int fd, unsigned long request, void *arg);
+void *__wrap_mmap(void *at, size_t bytes, int prot, int flags, int fd, off_t offset)
+{
+	errno = ENOMEM;
+	return fails() ? MAP_FAILED : __real_mmap(at, bytes, prot, flags, fd, offset);
+}
+
+int __wrap_eventfd(unsigned int value, int flags)
+{
+	errno = ENFILE;
+	return fails() ? -1 : __real_eventfd(value, flags);
+}
+
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr,
+			  void *(*fn)(void *), void *arg)
+{
+	return fails() ? EAGAIN : __real_pthread_create(thread, attr, fn, arg);
+}
 
 /* Those that make something. */
 int __wrap_ioctl(int fd, unsigned long request, void *arg)
