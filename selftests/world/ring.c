@@ -592,6 +592,41 @@ TEST_F(ring, outlives_its_world)
 	}
 }
 
+/* A part of a world has rings of its own, beside those of the whole. */
+static int split(int rank, struct kcr_world *w, void *arg)
+{
+	const struct kcr_lane lanes[] = { { 0, 1, 4, 100 }, { 1, 0, 4, 100 } };
+	struct ring_inbox box = { .rank = 0 };
+	struct kcr_world *part;
+
+	RANK_OK(w, kcr_world_split(w, rank == 1 ? -1 : 0, -rank, &part));
+	if (!part)
+		return 0;
+	/* Old ranks 2 and 0 are the new 0 and 1. */
+	box.rank = kcr_rank(part);
+	RANK_TRUE(box.rank == !rank);
+	RANK_OK(part, kcr_ring_create(part, lanes, 2, 0, &box.ring));
+	for (uint64_t n = 1; n <= 4; n++)
+		RANK_TRUE(ring_send(box.ring, box.rank, !box.rank, n, -1) == (int64_t)n);
+	while (box.count < 4) {
+		RANK_OK(NULL, kcr_ring_wait(box.ring, -1));
+		RANK_TRUE(kcr_ring_poll(box.ring, ring_receive, &box) > 0);
+	}
+	RANK_TRUE(!box.wrong);
+	RANK_OK(NULL, kcr_ring_destroy(box.ring));
+	RANK_OK(NULL, kcr_world_destroy(part));
+	return 0;
+}
+
+TEST_F(ring, of_a_part)
+{
+	MAKE(0, { 0, 1, 4, 100 });
+	EXPECT_EQ(0, inside_each(&self->in, split, NULL));
+	EXPECT_EQ(1, ring_send(self->r[0], 0, 1, 1, 0));
+	EXPECT_EQ(1, kcr_ring_poll(self->r[1], ring_receive, &self->box[1]));
+	EXPECT_EQ(0, self->box[1].wrong);
+}
+
 TEST_F(ring, is_not_a_childs)
 {
 	int status;
