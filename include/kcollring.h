@@ -557,15 +557,17 @@ typedef int (*kcr_ring_fn)(void *arg, int origin, uint64_t sequence,
  * @ring: the new ring, owned by the caller until kcr_ring_destroy()
  *
  * Collective: lanes and flags are compared on all ranks, and whatever is wrong on one is an
- * error on every rank, with a sentence that names it, in kcr_error(@world) too. After one of
- * the first five, nothing is left, and the world goes on.
+ * error on every rank, with a sentence that names it, in kcr_error(@world) too. After those
+ * that are named here nothing is left, and the world goes on.
  *
  * -EINVAL	a lane given twice, a rank outside the world, source equal to destination, zero
  *		depth or capacity, a lane of 4 GiB and more, an unknown flag, a NULL pointer
  * -EPROTO	ranks list different lanes, or pass different flags
  * -ENOMEM, -EDQUOT	a rank has no memory for its lanes, or is over a quota
  * -ENOSPC	the module has no window left: a world has 13 rings at most there
- * -EOPNOTSUPP	the world is emulated
+ * -EOPNOTSUPP	the world is emulated; or a lane's ranks share no memory, being on different
+ *		nodes or joined by KCR_LINK_MESH
+ * ... and the errors of kcr_allreduce(), which leave the world failed
  */
 int kcr_ring_create(struct kcr_world *world, const struct kcr_lane *lanes,
 		    size_t count, unsigned int flags, struct kcr_ring **ring);
@@ -601,7 +603,8 @@ int64_t kcr_ring_send(struct kcr_ring *ring, int destination, const void *data,
  * @bytes: likewise
  * @timeout_ns: how long to wait for room; 0 not at all, negative the world's timeout_ms
  *
- * As kcr_ring_send(). -EAGAIN instead of -ETIMEDOUT if @timeout_ns is 0.
+ * As kcr_ring_send(). -EAGAIN instead of -ETIMEDOUT if @timeout_ns is 0; that there is room
+ * later, only another try tells.
  */
 int64_t kcr_ring_send_timeout(struct kcr_ring *ring, int destination,
 			      const void *data, size_t bytes, int64_t timeout_ns);

@@ -66,7 +66,7 @@ static inline int ring_mappings(void)
 	if (!maps)
 		return -errno;
 	while (fgets(line, sizeof(line), maps))
-		n += strstr(line, "kcollring") != NULL;
+		n += !!strstr(line, "kcollring");
 	fclose(maps);
 	return n;
 }
