@@ -204,7 +204,7 @@ FIXTURE_TEARDOWN(steady)
 {
 }
 
-TEST_F_TIMEOUT(steady, no_system_call, 150)
+TEST_F_TIMEOUT(steady, no_system_call, 900)
 {
 	struct trace empty = { 0 }, traces[2] = { 0 };
 	struct steady s = variant->s;
@@ -212,11 +212,11 @@ TEST_F_TIMEOUT(steady, no_system_call, 150)
 	int rank;
 
 	ASSERT_EQ(0, ranks_start(&r, 1, empty_main, NULL));
-	EXPECT_EQ(0, trace_ranks(&r, &empty, 20));
+	EXPECT_EQ(0, trace_ranks(&r, &empty, 20 * pace()));
 	ranks_end(&r);
 
 	ASSERT_EQ(0, ranks_start(&r, 2, rank_main, &s));
-	EXPECT_EQ(0, trace_ranks(&r, traces, 100));
+	EXPECT_EQ(0, trace_ranks(&r, traces, 100 * pace()));
 	ranks_report(&r);
 	ranks_end(&r);
 	for (rank = 0; rank < 2; rank++) {
