@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Sleeping between nodes: nobody sleeps through a message that another node sends.
+ *
+ * The source's library writes a message into its image of the lane and has its module PUT
+ * it: an RDMA write, which the destination's processor learns nothing of. Before it parks,
+ * the destination tells the source's module "armed (lane, seen)"; that rings, which moves the
+ * destination's event counter, at once if it has sent more than that already, and otherwise
+ * with its next PUT. What a connection carries arrives in order: so a ring comes behind the
+ * data that it is for.
+ *
+ * To be left out, one at a time:
+ *
+ *	NO_COMPARE	the module does not look what it has sent already
+ *	NO_LOCK		... or does, but a PUT may come between that and its being armed
+ *	SEEN_LATE	the destination reads its event counter behind its last look
+ *
+ * That look could be left out: the source's module compares. So could the order of data and
+ * ring: who is woken too early arms again. Both only spare a round over the network.
+ */
+#define MESSAGES 3
+
+#define DATA	0
+#define RING	1
+
+byte arrived;		/* the lane's memory: the last message */
+byte events;		/* the destination's event counter */
+
+byte put;		/* the source's module: the last message that it has sent */
+bit armed;		/* ... what it was told */
+byte seen_there;
+bit locked;		/* ... and its lock for the two */
+
+chan there = [6] of { bit, byte };	/* to the destination */
+chan back = [2] of { byte };		/* to the source */
+
+#ifdef NO_LOCK
+#define lock()		skip
+#define unlock()	skip
+#else
+#define lock()		atomic { !locked -> locked = 1 }
+#define unlock()	locked = 0
+#endif
+
+/* PUT, by the source. */
+proctype source()
+{
+	byte n = 1;
+
+	do
+	:: n <= MESSAGES ->
+		lock();
+		there!DATA(n);
+		put = n;
+		if
+		:: armed -> armed = 0; there!RING(0)
+		:: else -> skip
+		fi;
+		unlock();
+		n++
+	:: else -> break
+	od
+}
+
+/* The source's module is told that the destination sleeps. */
+proctype arming()
+{
+	byte seen;
+
+end:	do
+	:: back?seen ->
+		lock();
+#ifdef NO_COMPARE
+		armed = 1;
+#else
+		if
+		:: put > seen -> there!RING(0)
+		:: else -> armed = 1
+		fi;
+#endif
+		unlock();
+		seen = 0
+	od
+}
+
+/* What the connection brings to the destination's node. */
+proctype arrival()
+{
+	byte n;
+
+end:	do
+	:: atomic { there?DATA(n) -> arrived = n; n = 0 }
+	:: atomic { there?RING(n) -> events++ }
+	od
+}
+
+proctype destination()
+{
+	byte next = 1, seen;
+
+	do
+	:: next <= MESSAGES ->
+		if
+		:: arrived >= next -> next++
+		:: else ->
+#ifndef SEEN_LATE
+			seen = events;
+#endif
+			back!next - 1;
+			if
+			:: arrived >= next -> skip
+			:: else ->
+#ifdef SEEN_LATE
+				seen = events;
+#endif
+				events != seen	/* park */
+			fi;
+			seen = 0
+		fi
+	:: else -> break
+	od
+}
+
+init { atomic { run source(); run arming(); run arrival(); run destination() } }
