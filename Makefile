@@ -102,6 +102,11 @@ coverage:
 	@cat build/check-results/debug/coverage || \
 		{ echo 'make check-debug counts which lines run' >&2; exit 1; }
 
+# Ratios against the bare machine, on this host.
+.PHONY: bench
+bench: lib tools
+	tools/bench/host
+
 # Ratios against the bare device, in the same machines and the same run.
 .PHONY: bench-vm
 bench-vm: all
@@ -152,6 +157,7 @@ help:
 	@echo 'make check-long     check, with the long forms of the tests, all of them on the'
 	@echo '                    debug kernel, and those that race on one with KCSAN'
 	@echo 'make coverage       the table of lines that the last check-debug left'
+	@echo 'make bench          messages against the bare CPUs, on this host'
 	@echo 'make bench-vm       the mesh against perftest, between two VMs: KERNEL=6.12'
 	@echo 'make fuzz           random programs and peers, in a VM: KERNEL=6.12 SECONDS=3600'
 	@echo 'make lint           checkpatch, sparse, W=1, analysers, ABI, shellcheck'

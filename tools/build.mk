@@ -10,8 +10,9 @@ kcr-run_SRC	:= tools/kcr-run.c tools/run-keeper.c tools/run-options.c \
 		   tools/run-output.c tools/run-place.c tools/run-typed.c
 kcr-info_SRC	:= tools/kcr-info.c
 kcr-info_LIBS	:= -ljansson
-kcr-perf_SRC	:= tools/kcr-perf.c tools/perf-collectives.c tools/perf-data.c \
-		   tools/perf-table.c
+kcr-perf_SRC	:= tools/kcr-perf.c tools/perf-bare.c tools/perf-collectives.c \
+		   tools/perf-data.c tools/perf-options.c tools/perf-ring.c \
+		   tools/perf-table.c tools/perf-times.c
 kcr-perf_LIBS	:= -ljansson -lcrypto
 digits_SRC	:= tools/samples/digits/digits.c tools/samples/digits/network.c \
 		   tools/samples/digits/images.c

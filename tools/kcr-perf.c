@@ -11,11 +11,8 @@
 #include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "perf.h"
-
-#define MAX_ITERATIONS	1000000
 
 struct bench {
 	const struct collective *collective;	/* measured now */
@@ -88,14 +85,6 @@ static void *allocate(struct bench *bench, size_t size)
 	return memory;
 }
 
-static double now_us(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (double)ts.tv_sec * 1e6 + (double)ts.tv_nsec / 1e3;
-}
-
 /* Running: emulated ranks all begin, then all are waited for. */
 
 static void run_emulated(struct bench *bench, const struct call *call)
@@ -137,13 +126,6 @@ static void meet(struct bench *bench)
 
 /* Measuring */
 
-static int ascending(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
 /* Emulated, the time is that of all ranks together. */
 static void average_times(struct bench *bench)
 {
@@ -175,11 +157,8 @@ static void summarise_times(struct bench *bench, struct measure *m, size_t size)
 	double *t = bench->times;
 
 	average_times(bench);
-	qsort(t, (size_t)n, sizeof(*t), ascending);
-	if (bench->mean)
-		m->time_us = mean(t, n);
-	else
-		m->time_us = n % 2 ? t[n / 2] : (t[n / 2 - 1] + t[n / 2]) / 2;
+	sort_times(t, (size_t)n);
+	m->time_us = bench->mean ? mean(t, n) : median(t, (size_t)n);
 	m->min_us = t[0];
 	m->max_us = t[n - 1];
 	m->algbw = m->time_us > 0 ? (double)size / m->time_us / 1e3 : 0;
@@ -645,6 +624,7 @@ static void tear_down(struct bench *bench)
 static const char usage_text[] =
 "Usage: kcr-run -n RANKS kcr-perf COLLECTIVE [OPTION]...\n"
 "       kcr-perf --emulate RANKS COLLECTIVE [OPTION]...\n"
+"       kcr-run -n RANKS kcr-perf ring [OPTION]...     (see kcr-perf ring --help)\n"
 "Measure a collective and check its bits: allreduce, reduce_scatter, allgather,\n"
 "broadcast, sendrecv (in a ring), barrier, any, or all of them.\n"
 "\n"
@@ -673,54 +653,6 @@ static const char usage_text[] =
 "the hash is that of the result, of all ranks' results where each has a part. If\n"
 "either is not as it should be the exit status is 1. KCR_LINK=module|shm and\n"
 "KCR_ALGO=direct|owner|chain choose what is measured.\n";
-
-static void __attribute__((noreturn)) bad_usage(const char *what, const char *value)
-{
-	if (value)
-		fprintf(stderr, "kcr-perf: %s '%s'\n", what, value);
-	else
-		fprintf(stderr, "kcr-perf: %s\n", what);
-	fputs("Try 'kcr-perf --help'.\n", stderr);
-	exit(2);
-}
-
-static size_t parse_size(const char *text)
-{
-	char *end;
-	unsigned long long value = strtoull(text, &end, 10);
-	int shift = 0;
-
-	if (end != text && *end) {
-		const char *unit = strchr("KMG", *end & ~0x20);
-
-		if (!unit || end[1])
-			bad_usage("not a size:", text);
-		shift = 10 * (int)(unit - "KMG" + 1);
-	}
-	if (end == text || *text == '-' || value > (1ULL << 40) >> shift)
-		bad_usage("not a size:", text);
-	return (size_t)(value << shift);
-}
-
-static int parse_count(const char *text, int least, int most)
-{
-	char *end;
-	long value = strtol(text, &end, 10);
-
-	if (end == text || *end || value < least || value > most)
-		bad_usage("not a count that makes sense:", text);
-	return (int)value;
-}
-
-static double parse_factor(const char *text)
-{
-	char *end;
-	double value = strtod(text, &end);
-
-	if (end == text || *end || !(value > 1 && value <= 1e6))
-		bad_usage("the factor must be more than 1, not", text);
-	return value;
-}
 
 static const char *parse_op(const char *text)
 {
@@ -880,6 +812,8 @@ int main(int argc, char **argv)
 	};
 	bool good;
 
+	if (argc > 1 && !strcmp(argv[1], "ring"))
+		return ring_main(argc - 1, argv + 1);
 	parse(&bench, argc, argv);
 	set_up(&bench);
 	check_ranks(&bench);

@@ -170,4 +170,23 @@ void table_row(struct table *table, const struct row *row);
 /* False if something was wrong, or cannot be written. */
 bool table_end(struct table *table);
 
+/* perf-options.c */
+
+#define MAX_ITERATIONS	1000000
+
+void __attribute__((noreturn)) bad_usage(const char *what, const char *value);
+size_t parse_size(const char *text);
+int parse_count(const char *text, int least, int most);
+double parse_factor(const char *text);
+
+/* perf-times.c */
+
+double now_us(void);
+void sort_times(double *times, size_t count);
+double median(const double *sorted, size_t count);
+
+/* perf-ring.c: messages over rings; perf-bare.c: what the machine does without them. */
+
+int ring_main(int argc, char **argv);
+
 #endif /* PERF_H */

@@ -3,7 +3,7 @@
 #
 # kcr-perf measures every collective, type and operation over the link that
 # KCR_LINK names and over emulated ones: nothing is wrong, and both have the same
-# results.
+# results. It measures messages over rings, too.
 
 set -u -o pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")" || exit 1
@@ -37,7 +37,7 @@ measure()
 
 echo "TAP version 13"
 needs_module
-echo "1..11"
+echo "1..13"
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 for algorithm in direct owner chain; do
@@ -61,3 +61,16 @@ report $? "an operation that the type does not have"
 		END { exit !(v["\"min_us\":"] > 0 && v["\"time_us\":"] >= v["\"min_us\":"] &&
 			v["\"time_us\":"] <= v["\"max_us\":"]) }' "$tmp/mean"
 report $? "the median or the mean"
+# Messages: a row for each size and mode, and none of a safe lane is lost.
+./kcr-run -n $RANKS --no-tag ./kcr-perf ring -b 8 -e 4100 -f 512 -n 40 -w 5 > "$tmp/ring" &&
+	[ "$(grep -cE '^ +(8|4096) +(safe|raw) ' "$tmp/ring")" -eq 4 ] &&
+	awk '$2 == "safe" { n++; bad += $NF != 0 || !($3 > 0 && $3 <= $4 && $4 <= $5 && $5 <= $6) }
+		END { exit !(n == 2 && !bad) }' "$tmp/ring"
+report $? "messages over rings"
+if [ "$(nproc)" -lt 2 ]; then
+	echo "ok $((number += 1)) beside the bare machine # SKIP one CPU"
+else
+	./kcr-run -n 2 --no-tag ./kcr-perf ring --bare --safe -e 4K -f 512 -n 40 --json - > "$tmp/bare" &&
+		[ "$(grep -c '"ratio"' "$tmp/bare")" -eq 2 ]
+	report $? "beside the bare machine"
+fi
