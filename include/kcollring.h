@@ -576,7 +576,7 @@ int kcr_ring_create(struct kcr_world *world, const struct kcr_lane *lanes,
  * kcr_ring_send() - send a message, and wait for room at most the world's timeout_ms
  * @ring: the ring
  * @destination: a rank that a lane from this one leads to
- * @data: the payload, copied; may be NULL if @bytes is 0
+ * @data: the payload, copied; must not change during the call; may be NULL if @bytes is 0
  * @bytes: of payload
  *
  * Returns the message's sequence, which is positive, or:

@@ -76,8 +76,11 @@ uint32_t ring_checksum(uint64_t sequence, uint32_t length, const void *data)
  * ring_write() - write a message into its slot
  * @slots: the lane
  * @sequence: the message's
- * @data: its payload
+ * @data: its payload, which must not change meanwhile
  * @bytes: of it, at most the capacity
+ *
+ * The checksum is that of @data rather than of what is in the slot, whose lines the
+ * reader's CPU still has: to read them back takes several times as long as to write them.
  */
 void ring_write(const struct slots *slots, uint64_t sequence, const void *data,
 		uint32_t bytes)
@@ -89,7 +92,7 @@ void ring_write(const struct slots *slots, uint64_t sequence, const void *data,
 	if (bytes)
 		memcpy(payload_of(slot), data, bytes);
 	slot->length = bytes;
-	slot->checksum = ring_checksum(sequence, bytes, payload_of(slot));
+	slot->checksum = ring_checksum(sequence, bytes, data);
 	*guard_of(slot, bytes) = ~sequence;
 	__atomic_store_n(&slot->sequence, sequence, __ATOMIC_RELEASE);
 }
