@@ -8,6 +8,10 @@
  * without carries, given to the instruction, is the checksum behind 8n more
  * bytes of zeros: what the parts before the last need.
  *
+ * Where products can be made four at a time (VPCLMULQDQ with AVX-512), long data
+ * is folded instead: 16 bytes, times x to the distance of those some way further on,
+ * are added to them, until 16 are left that have the checksum of all.
+ *
  * The tables are made and the form is chosen when the library is loaded;
  * constant afterwards. All forms keep the register inverted only between calls.
  */
@@ -158,6 +162,22 @@ static void make_behind(void)
 	}
 }
 
+#if defined(__x86_64__)
+/* x^(64n - 1), by n: 0 is not used. Bit 63 is x^0, and a product is one x too large. */
+static uint64_t ahead[4 * 8 + 2];
+
+static void make_ahead(void)
+{
+	uint32_t k = 1;		/* x^31 */
+
+	for (int n = 1; n < 4 * 8 + 2; n++) {
+		for (int byte = 0; byte < (n == 1 ? 4 : 8); byte++)
+			k = table_byte(k, 0);
+		ahead[n] = (uint64_t)k << 32;
+	}
+}
+#endif
+
 /* Three parts of @words each. */
 TARGET static uint32_t three_parts(uint32_t crc, const unsigned char *p, size_t words)
 {
@@ -173,12 +193,10 @@ TARGET static uint32_t three_parts(uint32_t crc, const unsigned char *p, size_t 
 			      multiply(crc2, behind[words]));
 }
 
-TARGET static uint32_t run_instruction(uint32_t crc, const void *data, size_t bytes)
+TARGET static inline uint32_t take(uint32_t crc, const unsigned char *p, size_t bytes)
 {
-	const unsigned char *p = data;
 	size_t words;
 
-	crc = ~crc;
 	while (bytes >= 24 * WORDS_LEAST) {
 		words = bytes / 24 < WORDS_MOST ? bytes / 24 : WORDS_MOST;
 		crc = three_parts(crc, p, words);
@@ -189,15 +207,100 @@ TARGET static uint32_t run_instruction(uint32_t crc, const void *data, size_t by
 		crc = step(crc, load(p));
 	while (bytes--)
 		crc = step_byte(crc, *p++);
-	return ~crc;
+	return crc;
+}
+
+TARGET static uint32_t run_instruction(uint32_t crc, const void *data, size_t bytes)
+{
+	return ~take(~crc, data, bytes);
 }
 
 #endif /* HAS_INSTRUCTION */
+
+#if defined(__x86_64__)
+
+#define FOLD_LEAST	512	/* bytes: fewer are as fast in three parts */
+#define VECTOR		64
+
+#define FOLD_TARGET \
+	__attribute__((target("sse4.2,pclmul,avx512f,vpclmulqdq")))
+
+static bool fold_is_here(void)
+{
+	return instruction_is_here() && __builtin_cpu_supports("avx512f") &&
+	       __builtin_cpu_supports("vpclmulqdq");
+}
+
+/* Factors for the two halves of 16 bytes that go @words of 8 bytes on; see make_ahead(). */
+FOLD_TARGET static inline __m512i factors(int words)
+{
+	return _mm512_broadcast_i32x4(_mm_set_epi64x(ahead[words], ahead[words + 1]));
+}
+
+/* All of @x, taken on, added to @next. */
+FOLD_TARGET static inline __m512i fold(__m512i x, __m512i by, __m512i next)
+{
+	return _mm512_ternarylogic_epi64(_mm512_clmulepi64_epi128(x, by, 0x00),
+					 _mm512_clmulepi64_epi128(x, by, 0x11),
+					 next, 0x96);
+}
+
+/* The first three of the four parts of @x, taken on to the last. */
+FOLD_TARGET static inline __m128i fold_parts(__m512i x)
+{
+	__m512i by = _mm512_set_epi64(0, 0, ahead[2], ahead[3], ahead[4], ahead[5],
+				      ahead[6], ahead[7]);
+	__m512i folded = fold(x, by, _mm512_setzero_si512());
+	__m128i last = _mm512_extracti32x4_epi32(x, 3);
+
+	last = _mm_xor_si128(last, _mm512_extracti32x4_epi32(folded, 0));
+	last = _mm_xor_si128(last, _mm512_extracti32x4_epi32(folded, 1));
+	return _mm_xor_si128(last, _mm512_extracti32x4_epi32(folded, 2));
+}
+
+/* @bytes: a multiple of VECTOR, at least four times that. */
+FOLD_TARGET static uint32_t take_folded(uint32_t crc, const unsigned char *p, size_t bytes)
+{
+	const __m512i by = factors(4 * VECTOR / 8);
+	const unsigned char *end = p + bytes;
+	__m512i x[4];
+	__m128i last;
+
+	for (int i = 0; i < 4; i++)
+		x[i] = _mm512_loadu_si512(p + i * VECTOR);
+	x[0] = _mm512_xor_si512(x[0], _mm512_zextsi128_si512(_mm_cvtsi32_si128(crc)));
+	for (p += 4 * VECTOR; end - p >= 4 * VECTOR; p += 4 * VECTOR)
+		for (int i = 0; i < 4; i++)
+			x[i] = fold(x[i], by, _mm512_loadu_si512(p + i * VECTOR));
+	x[3] = fold(x[0], factors(3 * VECTOR / 8), x[3]);
+	x[3] = fold(x[1], factors(2 * VECTOR / 8), x[3]);
+	x[3] = fold(x[2], factors(VECTOR / 8), x[3]);
+	for (; p < end; p += VECTOR)
+		x[3] = fold(x[3], factors(VECTOR / 8), _mm512_loadu_si512(p));
+	last = fold_parts(x[3]);
+	return step(step(0, _mm_cvtsi128_si64(last)), _mm_extract_epi64(last, 1));
+}
+
+FOLD_TARGET static uint32_t run_fold(uint32_t crc, const void *data, size_t bytes)
+{
+	const unsigned char *p = data;
+	size_t folded = bytes >= FOLD_LEAST ? bytes / VECTOR * VECTOR : 0;
+
+	crc = ~crc;
+	if (folded)
+		crc = take_folded(crc, p, folded);
+	return ~take(crc, p + folded, bytes - folded);
+}
+
+#endif /* __x86_64__ */
 
 const struct crc32c_form crc32c_forms[] = {
 	{ "table", table_is_here, run_table },
 #ifdef HAS_INSTRUCTION
 	{ HAS_INSTRUCTION, instruction_is_here, run_instruction },
+#endif
+#if defined(__x86_64__)
+	{ "vpclmulqdq", fold_is_here, run_fold },
 #endif
 };
 
@@ -211,6 +314,9 @@ static void choose(void)
 	make_table();
 #ifdef HAS_INSTRUCTION
 	make_behind();
+#endif
+#if defined(__x86_64__)
+	make_ahead();
 #endif
 	for (int i = 0; i < crc32c_forms_count; i++)
 		if (crc32c_forms[i].is_here())
