@@ -24,8 +24,8 @@
  * Nothing that is read here is trusted: each value is read once, and bounded before it is
  * used. The slots are the source's, who may change them at any time.
  *
- * A counter is stored as sequence, then complement; where the two do not match it is being
- * written.
+ * A counter is stored as sequence, then complement, and read the other way round; where
+ * the two do not match it is being written.
  */
 #include <endian.h>
 #include <string.h>
@@ -169,9 +169,16 @@ void ring_count(struct kcr_ack *ack, uint64_t sequence)
 	__atomic_store_n(&ack->complement, ~sequence, __ATOMIC_RELEASE);
 }
 
-/* Returns false while it is being written, or is none. */
+/*
+ * Returns false while it is being written, or is none. What comes over a network may land
+ * a few bytes at a time, in ascending order: the complement last. So it is read first:
+ * a sequence that is read behind it is not older. The other way round both could be
+ * torn alike, and match.
+ */
 bool ring_read_count(const struct kcr_ack *ack, uint64_t *sequence)
 {
+	uint64_t complement = __atomic_load_n(&ack->complement, __ATOMIC_ACQUIRE);
+
 	*sequence = __atomic_load_n(&ack->sequence, __ATOMIC_ACQUIRE);
-	return *sequence == ~__atomic_load_n(&ack->complement, __ATOMIC_ACQUIRE);
+	return *sequence == ~complement;
 }

@@ -4,6 +4,8 @@
  * damage, counters.
  */
 #include <endian.h>
+#include <signal.h>
+#include <sys/mman.h>
 #include "kselftest_harness.h"
 #include "ring.h"
 #include "../../lib/ring.h"
@@ -227,6 +229,50 @@ TEST_F(slots, counters)
 			((unsigned char *)&ack)[bit / 8] ^= 1 << bit % 8;
 		}
 	}
+}
+
+/* A counter that a network brings, a part at a time; its complement is on another page. */
+static const uint64_t arriving[2] = { 0x100, ~0x100ull };
+static struct kcr_ack *landing;
+static void *second_page;
+
+static void land(size_t bytes)
+{
+	memcpy(landing, arriving, bytes);
+}
+
+/* Who reads the complement gets here first: by then its first byte has landed, too. */
+static void on_fault(int signal)
+{
+	(void)signal;
+	mprotect(second_page, 4096, PROT_READ | PROT_WRITE);
+	land(9);
+}
+
+/*
+ * Torn alike, a sequence and its complement would match: 0xff is there, 0x100 arrives, and
+ * with only the first byte of each it is 0.
+ */
+TEST(a_counter_that_lands_meanwhile)
+{
+	unsigned char *pages = mmap(NULL, 2 * 4096, PROT_READ | PROT_WRITE,
+				    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint64_t found = 0;
+
+	ASSERT_NE(MAP_FAILED, (void *)pages);
+	second_page = pages + 4096;
+	landing = (struct kcr_ack *)(pages + 4096 - 8);
+	ring_count(landing, 0xff);
+	land(1);
+	signal(SIGSEGV, on_fault);
+	ASSERT_EQ(0, mprotect(second_page, 4096, PROT_NONE));
+	if (ring_read_count(landing, &found))
+		EXPECT_EQ(0x100, found);
+	signal(SIGSEGV, SIG_DFL);
+	land(16);
+	EXPECT_TRUE(ring_read_count(landing, &found));
+	EXPECT_EQ(0x100, found);
+	munmap(pages, 2 * 4096);
 }
 
 TEST_HARNESS_MAIN
