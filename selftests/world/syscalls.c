@@ -12,8 +12,8 @@
 #include "kselftest_harness.h"
 #include "ring.h"
 
-#define OPERATIONS	2000
-#define ATTEMPTS	10
+#define OPERATIONS	500
+#define ATTEMPTS	40
 #define COUNT		256
 
 /* What is done again and again; the ring is there for who wants it. */
