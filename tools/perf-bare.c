@@ -48,16 +48,22 @@ static int open_theirs(const int32_t where[2])
 
 	snprintf(path, sizeof(path), "/proc/%d/fd/%d", where[0], where[1]);
 	fd = open(path, O_RDWR | O_CLOEXEC);
-	return fd < 0 ? -errno : fd;
+	if (fd < 0)
+		return -errno;
+	return fd;
 }
 
 static int make(void)
 {
-	int fd = memfd_create("kcr-perf", MFD_CLOEXEC);
+	int fd = memfd_create("kcr-perf", MFD_CLOEXEC), error;
 
-	if (fd < 0 || ftruncate(fd, sizeof(struct bare)))
+	if (fd < 0)
 		return -errno;
-	return fd;
+	if (!ftruncate(fd, sizeof(struct bare)))
+		return fd;
+	error = -errno;
+	close(fd);
+	return error;
 }
 
 int bare_share(struct kcr_world *world, int owner, struct bare **shared)

@@ -142,7 +142,7 @@ static void send_word(struct ring_bench *b, uint64_t word)
 /* @n round trips; @times gets half of each, or is NULL. Returns the mean half. */
 static double round_trips(struct ring_bench *b, size_t bytes, int n, double *times)
 {
-	double began = now_us(), before = began, now = began;
+	double began = now_us(), before = began, now;
 	int i;
 
 	for (i = 0; i < n; i++) {
