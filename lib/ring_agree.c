@@ -144,21 +144,18 @@ const char *ring_note(const struct kcr_ring *ring, int rank)
 	return text;
 }
 
-static int differ(const struct kcr_lane *theirs, const struct kcr_lane *mine,
-		  int rank)
+static int not_listed(const struct kcr_lane *lane, int has, int has_not)
 {
-	int order = 0;
+	return kcr_fail(NULL, -EPROTO,
+			"ranks differ: rank %d lists lane %d -> %d, rank %d does not",
+			has, lane->source, lane->destination, has_not);
+}
 
-	if (theirs && mine)
-		order = compare_lanes(theirs, mine);
-	if (!mine || (theirs && order < 0))
-		return kcr_fail(NULL, -EPROTO,
-				"ranks differ: rank 0 lists lane %d -> %d, rank %d does not",
-				theirs->source, theirs->destination, rank);
-	if (!theirs || order > 0)
-		return kcr_fail(NULL, -EPROTO,
-				"ranks differ: rank %d lists lane %d -> %d, rank 0 does not",
-				rank, mine->source, mine->destination);
+static int compare_sizes(const struct kcr_lane *theirs, const struct kcr_lane *mine,
+			 int rank)
+{
+	if (theirs->depth == mine->depth && theirs->capacity == mine->capacity)
+		return 0;
 	return kcr_fail(NULL, -EPROTO,
 			"ranks differ: lane %d -> %d has depth %u and capacity %u on rank 0, depth %u and capacity %u on rank %d",
 			mine->source, mine->destination, theirs->depth,
@@ -170,21 +167,26 @@ static int compare(const struct kcr_ring *ring, const struct ring_vote *first,
 		   const struct kcr_lane *theirs)
 {
 	size_t most = first->count > ring->count ? first->count : ring->count;
+	int err = 0;
 
 	if (first->flags != ring->flags)
 		return kcr_fail(NULL, -EPROTO,
 				"ranks differ: rank 0 makes a %s ring, rank %d a %s one",
 				first->flags & KCR_RING_RAW ? "raw" : "safe",
 				ring->rank, ring_is_raw(ring) ? "raw" : "safe");
-	for (size_t i = 0; i < most; i++) {
+	for (size_t i = 0; i < most && !err; i++) {
 		const struct kcr_lane *a = i < first->count ? &theirs[i] : NULL;
 		const struct kcr_lane *b = i < ring->count ?
 					   &ring->lanes[i].desc : NULL;
 
-		if (!a || !b || memcmp(a, b, sizeof(*a)))
-			return differ(a, b, ring->rank);
+		if (a && (!b || compare_lanes(a, b) < 0))
+			err = not_listed(a, 0, ring->rank);
+		else if (b && (!a || compare_lanes(a, b) > 0))
+			err = not_listed(b, ring->rank, 0);
+		else if (a && b)
+			err = compare_sizes(a, b, ring->rank);
 	}
-	return 0;
+	return err;
 }
 
 /* Rank 0's list, as all have it now; NULL without memory, having taken the step. */
