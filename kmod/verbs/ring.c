@@ -14,7 +14,6 @@
  * at from outside of completions; the rest is under conn->lock.
  */
 #include <linux/mm.h>
-#include <linux/scatterlist.h>
 
 #include "../compat.h"
 #include "verbs.h"
@@ -26,72 +25,6 @@ static struct kcr_ring_status *status_of(struct conn *c, u32 stream, u32 class)
 
 /* ---- receiving ---- */
 
-static int map_frames(struct conn *c, struct rx_ring *rx)
-{
-	struct kcr_region *region = rx->region;
-	struct scatterlist *sg;
-	int ret, i;
-
-	ret = verbs_may_fail() ?:
-	      sg_alloc_table(&rx->sgt, region->nr, GFP_KERNEL_ACCOUNT);
-	if (ret)
-		return ret;
-	for_each_sgtable_sg(&rx->sgt, sg, i)
-		sg_set_page(sg, region->pages[i], PAGE_SIZE, 0);
-	rx->nr_dma = verbs_may_fail() ? 0 :
-		     ib_dma_map_sg(c->pd->device, rx->sgt.sgl, region->nr,
-				   DMA_FROM_DEVICE);
-	if (rx->nr_dma)
-		return 0;
-	sg_free_table(&rx->sgt);
-	return -ENOMEM;
-}
-
-static void unmap_frames(struct conn *c, struct rx_ring *rx)
-{
-	ib_dma_unmap_sg(c->pd->device, rx->sgt.sgl, rx->region->nr,
-			DMA_FROM_DEVICE);
-	sg_free_table(&rx->sgt);
-}
-
-static bool needs_sync(struct conn *c, struct rx_ring *rx)
-{
-	struct ib_device *device = c->pd->device;
-
-	return !ib_uses_virt_dma(device) &&
-	       dma_need_sync(device->dma_device, sg_dma_address(rx->sgt.sgl));
-}
-
-static int make_mr(struct conn *c, struct rx_ring *rx)
-{
-	struct ib_mr *mr;
-	int nr;
-
-	if (needs_sync(c, rx))
-		return -EOPNOTSUPP;
-	mr = verbs_may_fail() ? ERR_PTR(-ENOMEM) :
-	     ib_alloc_mr(c->pd, IB_MR_TYPE_MEM_REG, rx->region->nr);
-	if (IS_ERR(mr))
-		return PTR_ERR(mr);
-	nr = verbs_may_fail() ?:
-	     ib_map_mr_sg(mr, rx->sgt.sgl, rx->nr_dma, NULL, PAGE_SIZE);
-	if (nr != rx->nr_dma) {
-		ib_dereg_mr(mr);
-		return nr < 0 ? nr : -EINVAL;
-	}
-	ib_update_fast_reg_key(mr, ib_inc_rkey(mr->rkey));
-	rx->mr = mr;
-	atomic_inc(&verbs_counts.mrs);
-	return 0;
-}
-
-static void free_mr(struct rx_ring *rx)
-{
-	ib_dereg_mr(rx->mr);
-	rx->mr = NULL;
-	atomic_dec(&verbs_counts.mrs);
-}
-
 static int make_frames(struct conn *c, struct rx_ring *rx, u32 depth, u32 class)
 {
 	struct kcr_region *region;
@@ -101,27 +34,13 @@ static int make_frames(struct conn *c, struct rx_ring *rx, u32 depth, u32 class)
 		 kcr_region_new(c->member, (u64)depth * KCR_CLASS_BYTES(class));
 	if (IS_ERR(region))
 		return PTR_ERR(region);
-	rx->region = region;
-	ret = map_frames(c, rx);
+	ret = grant_make(c, &rx->grant, region->pages, 0,
+			 region->nr << PAGE_SHIFT);
 	if (ret)
-		goto err_region;
-	ret = make_mr(c, rx);
-	if (ret)
-		goto err_map;
-	return 0;
-
-err_map:
-	unmap_frames(c, rx);
-err_region:
-	kcr_region_put(region);
-	rx->region = NULL;
+		kcr_region_put(region);
+	else
+		rx->region = region;
 	return ret;
-}
-
-static void take_from_device(struct conn *c, struct rx_ring *rx)
-{
-	free_mr(rx);
-	unmap_frames(c, rx);
 }
 
 static void free_frames(struct rx_ring *rx)
@@ -134,22 +53,13 @@ static void free_frames(struct rx_ring *rx)
 static int advertise(struct conn *c, u32 stream, u32 class, u32 depth)
 {
 	struct rx_ring *rx = &c->rx[stream][class];
-	struct ib_reg_wr wr = {
-		.wr = {
-			.opcode = IB_WR_REG_MR,
-			.wr_cqe = &c->reg_cqe,
-		},
-		.mr = rx->mr,
-		.key = rx->mr->rkey,
-		.access = IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE,
-	};
 	int ret;
 
 	lockdep_assert_held(&c->lock);
 
 	if (c->state != CONN_UP || c->peer_has_left)
 		return -ENOTCONN;
-	ret = queue_post(c, &wr.wr);
+	ret = grant_register(c, &rx->grant);
 	if (ret)
 		return ret;
 	rx->depth = depth;
@@ -182,7 +92,7 @@ static int open_locked(struct conn *c, u32 stream, u32 class)
 		atomic_inc(&verbs_counts.rings);
 		return 0;
 	}
-	take_from_device(c, rx);
+	grant_free(c, &rx->grant);
 	free_frames(rx);
 	return ret;
 }
@@ -218,8 +128,7 @@ void ring_close_all(struct conn *c)
 	mutex_lock(&c->open_lock);
 	for (stream = 0; stream < KCR_STREAMS; stream++)
 		for (class = 0; class < KCR_CLASSES; class++)
-			if (c->rx[stream][class].mr)
-				take_from_device(c, &c->rx[stream][class]);
+			grant_free(c, &c->rx[stream][class].grant);
 	mutex_unlock(&c->open_lock);
 }
 
@@ -486,8 +395,8 @@ static int say_opened(struct conn *c, u32 stream, u32 class)
 			.stream = stream,
 			.class = class,
 			.depth = cpu_to_le16(rx->depth),
-			.rkey = cpu_to_le32(rx->mr->rkey),
-			.address = cpu_to_le64(rx->mr->iova),
+			.rkey = cpu_to_le32(rx->grant.mr->rkey),
+			.address = cpu_to_le64(rx->grant.mr->iova),
 		},
 	};
 

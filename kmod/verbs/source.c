@@ -20,8 +20,16 @@ static void unmap(struct source *s, struct ib_device *device, unsigned long nr)
 		ib_dma_unmap_page(device, s->dma[i], PAGE_SIZE, DMA_TO_DEVICE);
 }
 
-/* What user space writes must be what the device reads, without being told. */
-static bool needs_sync(struct ib_device *device, dma_addr_t dma)
+/**
+ * verbs_needs_sync() - must memory be handed to and fro between CPU and device
+ * @device: the device
+ * @dma: memory mapped for it
+ *
+ * Then it cannot be what both look at without telling each other.
+ *
+ * Return: whether it must.
+ */
+bool verbs_needs_sync(struct ib_device *device, dma_addr_t dma)
 {
 	return !ib_uses_virt_dma(device) &&
 	       dma_need_sync(device->dma_device, dma);
@@ -42,7 +50,7 @@ static int map(struct source *s, struct ib_device *device)
 			break;
 		}
 		s->dma[i] = dma;
-		if (needs_sync(device, dma))
+		if (verbs_needs_sync(device, dma))
 			ret = -EOPNOTSUPP;
 	}
 	if (ret)

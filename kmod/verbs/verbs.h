@@ -6,6 +6,7 @@
  *		its file
  * conn		a connection to one peer over one wire: an rdma_cm id, a
  *		protection domain of its own, a QP, and the rings of frames
+ * grant	bytes that a conn's peer may write
  * port		one RDMA device, counting who uses it
  * listener	one network namespace's ear; counted by the meshes in it
  *
@@ -39,6 +40,7 @@
 #include <linux/completion.h>
 #include <linux/list.h>
 #include <linux/mutex.h>
+#include <linux/scatterlist.h>
 #include <linux/spinlock.h>
 #include <linux/wait.h>
 #include <linux/workqueue.h>
@@ -113,6 +115,14 @@ enum conn_state {
 	CONN_CLOSED,
 };
 
+/* Bytes that the peer may write. */
+struct grant {
+	struct ib_mr *mr;	/* NULL if there are none */
+	struct sg_table sgt;
+	u32 nr;			/* pages */
+	int nr_dma;
+};
+
 /* Frames towards the peer. */
 struct tx_ring {
 	bool is_wanted;		/* WANT is to be sent */
@@ -132,9 +142,7 @@ struct rx_ring {
 	u64 released;
 	u64 returned;		/* as the peer knows it */
 	struct kcr_region *region;
-	struct ib_mr *mr;
-	struct sg_table sgt;
-	int nr_dma;
+	struct grant grant;
 };
 
 /* A board that frames are sent from. */
@@ -302,7 +310,14 @@ int ring_check_send(struct conn *c, const struct kcr_send *args);
 int ring_send(struct conn *c, const struct kcr_send *args);
 int ring_release(struct conn *c, const struct kcr_release *args);
 
+/* grant.c */
+int grant_make(struct conn *c, struct grant *g, struct page **pages, u32 offset,
+	       u32 bytes);
+int grant_register(struct conn *c, struct grant *g);
+void grant_free(struct conn *c, struct grant *g);
+
 /* source.c */
+bool verbs_needs_sync(struct ib_device *device, dma_addr_t dma);
 int source_need(struct conn *c, u32 window);
 int source_sges(struct conn *c, u32 window, u64 offset, u32 bytes,
 		struct ib_sge *sges);
