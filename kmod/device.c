@@ -51,7 +51,7 @@ static const struct op ops[] = {
 		.size = sizeof(struct kcr_window),
 		.size_min = 32,
 		.flags = OP_MEMBER,
-		.allowed = KCR_WINDOW_PRIVATE,
+		.allowed = KCR_WINDOW_PRIVATE | KCR_WINDOW_REMOTE,
 	},
 	[_IOC_NR(KCR_IOCTL_WINDOW_DETACH)] =
 		OP(kcr_window_detach, struct kcr_window_detach, 16, OP_MEMBER),
@@ -81,6 +81,17 @@ static const struct op ops[] = {
 		.size_min = 32,
 		.flags = OP_MEMBER | OP_URING,
 		.allowed = KCR_RELEASE_MORE,
+	},
+	[KCR_CMD_PUT] =
+		OP(kcr_mesh_put, struct kcr_put, 32, OP_MEMBER | OP_URING),
+	[KCR_CMD_ACK] =
+		OP(kcr_mesh_ack, struct kcr_put_ack, 16, OP_MEMBER | OP_URING),
+	[KCR_CMD_ARM] = {
+		.fn = kcr_mesh_arm,
+		.size = sizeof(struct kcr_arm),
+		.size_min = 24,
+		.flags = OP_MEMBER | OP_URING,
+		.allowed = KCR_ARM_SOURCE,
 	},
 };
 

@@ -32,11 +32,11 @@ static void device_finds_ops(struct kunit *test)
 
 	for (nr = 0; nr < 256; nr++)
 		found += !!find_op(nr);
-	KUNIT_EXPECT_EQ(test, found, 14);
+	KUNIT_EXPECT_EQ(test, found, 17);
 	KUNIT_EXPECT_PTR_EQ(test, find_op(KCR_CMD_WAIT), &ops[KCR_CMD_WAIT]);
 	KUNIT_EXPECT_NULL(test, find_op(_IOC_NR(KCR_IOCTL_FRAMES) + 1));
 	KUNIT_EXPECT_NULL(test, find_op(KCR_CMD_WAIT - 1));
-	KUNIT_EXPECT_NULL(test, find_op(KCR_CMD_RELEASE + 1));
+	KUNIT_EXPECT_NULL(test, find_op(KCR_CMD_ARM + 1));
 	KUNIT_EXPECT_NULL(test, find_op(U32_MAX));
 	KUNIT_EXPECT_NULL(test, find_op(1U << 31));
 }
@@ -147,8 +147,9 @@ static void device_flags(struct kunit *test)
 		KUNIT_EXPECT_EQ(test, run(&copy, &call), 7);
 	}
 	KUNIT_EXPECT_EQ(test, ops[_IOC_NR(KCR_IOCTL_WINDOW)].allowed,
-			KCR_WINDOW_PRIVATE);
+			KCR_WINDOW_PRIVATE | KCR_WINDOW_REMOTE);
 	KUNIT_EXPECT_EQ(test, ops[KCR_CMD_RELEASE].allowed, KCR_RELEASE_MORE);
+	KUNIT_EXPECT_EQ(test, ops[KCR_CMD_ARM].allowed, KCR_ARM_SOURCE);
 }
 
 /* Not joined, another process's, ended; and then flags come first. */

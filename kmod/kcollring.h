@@ -7,7 +7,8 @@
  *		who holds the world needs a reference to its members
  * kcr_world	the ranks that gave the same id and key. Lives as long as one
  *		of their files is open (mappings hold the file open)
- * kcr_win	lanes and boards that the ranks of a world agreed on
+ * kcr_win	lanes and boards that the ranks of a world agreed on; or one member's
+ *		lanes to ranks of other nodes
  * kcr_region	the pages of one part of a window. Counted: by the window and by
  *		every mapping, so that what is mapped stays charged
  * kcr_waiter	one parked WAIT
@@ -20,7 +21,7 @@
  *	kcr_file.lock		mutex, two JOINs on one descriptor
  *	kcr_worlds_lock		mutex, the list of worlds and who is in it
  *	  kcr_member.mesh_lock	mutex, makes and unmakes its mesh
- *	  kcr_world.mutex	mutex, the windows of a world
+ *	  kcr_world.mutex	mutex, the windows of a world and its members
  *	  kcr_world.lock	spinlock, states, cause, status pages
  *	    kcr_member.lock	spinlock, event counter, waiters
  *
@@ -109,6 +110,7 @@ struct kcr_member {
 	atomic_long_t pages;		/* that it pays for */
 	struct mutex mesh_lock;		/* held while the mesh is made or told */
 	struct kcr_mesh *mesh;		/* set once, with release, until the file goes */
+	struct kcr_win *remote[KCR_MAX_WINDOWS];	/* under world->mutex */
 	unsigned int fd_hint;		/* where flush found a copy last */
 
 	/* Written under both locks, so that either is enough to read. */
@@ -133,7 +135,7 @@ struct kcr_world {
 	struct list_head node;
 	u32 files;			/* members whose file is open */
 
-	struct mutex mutex;			/* protects windows */
+	struct mutex mutex;	/* protects windows, and members' remote ones */
 	struct kcr_win *windows[KCR_MAX_WINDOWS];
 
 	spinlock_t lock;		/* protects what follows */
@@ -172,7 +174,7 @@ struct kcr_win {
 	/* Fixed from before the window can be found. */
 	u32 ranks;
 	u32 nr_lanes;
-	u32 flags;			/* KCR_WINDOW_PRIVATE */
+	u32 flags;			/* KCR_WINDOW_* */
 	u64 board_bytes;
 	struct kcr_lane_desc *lanes;
 
@@ -180,6 +182,7 @@ struct kcr_win {
 	u8 *attach;			/* enum kcr_attach of each rank */
 	struct kcr_lane_parts *parts;	/* of each lane */
 	struct kcr_region **boards;	/* of each rank */
+	struct kcr_region *status;	/* of remote lanes */
 };
 
 /*
@@ -217,6 +220,19 @@ union kcr_args {
 	struct kcr_connect connect;
 	struct kcr_send send;
 	struct kcr_release release;
+	struct kcr_put put;
+	struct kcr_put_ack ack;
+	struct kcr_arm arm;
+};
+
+/* A lane between nodes, as the one of its ends that is here hands it to the mesh. */
+struct kcr_remote_lane {
+	u32 window;
+	const struct kcr_lane_desc *desc;
+	struct kcr_region *slots;	/* or their image */
+	struct kcr_region *ack;
+	struct kcr_region *status;
+	struct kcr_lane_status *shown;	/* in the latter */
 };
 
 /**
@@ -228,7 +244,11 @@ union kcr_args {
  * @send: KCR_CMD_SEND
  * @release: KCR_CMD_RELEASE
  * @mmap: a part of a connection; under no lock but mmap_lock
- * @forget: the member's board in a window may go
+ * @lane: let a peer into a lane; takes references to its regions
+ * @put: KCR_CMD_PUT
+ * @ack: KCR_CMD_ACK
+ * @arm: KCR_CMD_ARM
+ * @forget: the member's board in a window may go, or its remote lanes
  * @failed: the member's world has failed, tell the peers; does not wait
  * @end: the member has left or died: tell the peers and close; does not wait, and
  *	does nothing the second time
@@ -245,6 +265,10 @@ struct kcr_mesh_ops {
 	int (*release)(struct kcr_mesh *mesh, const struct kcr_release *args);
 	int (*mmap)(struct kcr_mesh *mesh, u32 kind, u32 wire, u32 index,
 		    struct vm_area_struct *vma);
+	int (*lane)(struct kcr_mesh *mesh, const struct kcr_remote_lane *lane);
+	int (*put)(struct kcr_mesh *mesh, const struct kcr_put *args);
+	int (*ack)(struct kcr_mesh *mesh, const struct kcr_put_ack *args);
+	int (*arm)(struct kcr_mesh *mesh, const struct kcr_arm *args);
 	void (*forget)(struct kcr_mesh *mesh, u32 window);
 	void (*failed)(struct kcr_mesh *mesh);
 	void (*end)(struct kcr_mesh *mesh, u32 state);
@@ -313,6 +337,10 @@ int kcr_mesh_send(struct kcr_call *call);
 int kcr_mesh_release(struct kcr_call *call);
 int kcr_mesh_mmap(struct kcr_member *m, u32 kind, u32 wire, u32 index,
 		  struct vm_area_struct *vma);
+int kcr_mesh_lane(struct kcr_member *m, const struct kcr_remote_lane *lane);
+int kcr_mesh_put(struct kcr_call *call);
+int kcr_mesh_ack(struct kcr_call *call);
+int kcr_mesh_arm(struct kcr_call *call);
 void kcr_mesh_forget(struct kcr_member *m, u32 window);
 void kcr_mesh_failed(struct kcr_world *w);
 void kcr_mesh_end(struct kcr_member *m, u32 state);

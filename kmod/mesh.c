@@ -192,6 +192,79 @@ int kcr_mesh_release(struct kcr_call *call)
 }
 
 /**
+ * kcr_mesh_lane() - let a peer into a lane of a remote window
+ * @m: the member; the caller is its process
+ * @lane: the lane, with both of its parts made
+ *
+ * Until kcr_mesh_forget(), also of those after which another one failed.
+ *
+ * Return: 0 or an error of the ABI.
+ */
+int kcr_mesh_lane(struct kcr_member *m, const struct kcr_remote_lane *lane)
+{
+	struct kcr_mesh *mesh = mesh_of(m);
+
+	return mesh ? mesh->ops->lane(mesh, lane) : -ENOTCONN;
+}
+
+static bool is_lane(struct kcr_member *m, u32 window, u32 peer)
+{
+	return window < KCR_MAX_WINDOWS && peer < m->world->ranks;
+}
+
+/**
+ * kcr_mesh_put() - KCR_CMD_PUT
+ * @call: the call
+ *
+ * Return: 0 or an error of the ABI.
+ */
+int kcr_mesh_put(struct kcr_call *call)
+{
+	const struct kcr_put *args = &call->args->put;
+	struct kcr_mesh *mesh = mesh_of(call->member);
+
+	if (args->reserved)
+		return -EOPNOTSUPP;
+	if (!is_lane(call->member, args->window, args->peer) ||
+	    !args->sequence || !args->count || args->count > KCR_PUT_MAX ||
+	    args->count - 1 > U64_MAX - args->sequence)
+		return -EINVAL;
+	return mesh ? mesh->ops->put(mesh, args) : -ENOTCONN;
+}
+
+/**
+ * kcr_mesh_ack() - KCR_CMD_ACK
+ * @call: the call
+ *
+ * Return: 0 or an error of the ABI.
+ */
+int kcr_mesh_ack(struct kcr_call *call)
+{
+	const struct kcr_put_ack *args = &call->args->ack;
+	struct kcr_mesh *mesh = mesh_of(call->member);
+
+	if (!is_lane(call->member, args->window, args->peer))
+		return -EINVAL;
+	return mesh ? mesh->ops->ack(mesh, args) : -ENOTCONN;
+}
+
+/**
+ * kcr_mesh_arm() - KCR_CMD_ARM
+ * @call: the call
+ *
+ * Return: 0 or an error of the ABI.
+ */
+int kcr_mesh_arm(struct kcr_call *call)
+{
+	const struct kcr_arm *args = &call->args->arm;
+	struct kcr_mesh *mesh = mesh_of(call->member);
+
+	if (!is_lane(call->member, args->window, args->peer))
+		return -EINVAL;
+	return mesh ? mesh->ops->arm(mesh, args) : -ENOTCONN;
+}
+
+/**
  * kcr_mesh_mmap() - map a part of a connection
  * @m: the member; the caller is its process
  * @kind: KCR_MAP_CONN or KCR_MAP_FRAMES

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Windows: the lanes and boards that the ranks of a world agreed on, who pays
- * for which part, and who may map it.
+ * for which part, and who may map it. A remote window is one rank's alone, and is in
+ * kcr_member.remote[] where the others are in kcr_world.windows[]; its lanes are
+ * handed to the mesh, which has references of its own to their memory.
  *
  * The first rank that attaches fixes the configuration; each allocates what it
- * pays for. kcr_world.mutex protects kcr_world.windows[] and all of a window
+ * pays for. kcr_world.mutex protects both arrays and all of a window
  * but its configuration. A rank's own parts are filled in without it while its
  * attachment is pending: nobody looks at them before it is done, and the
  * window cannot go while one is pending.
@@ -27,6 +29,11 @@
 
 /* Offsets of mmap leave 32 bits for a part. */
 #define PART_BYTES_MAX	(U32_MAX & PAGE_MASK)
+
+static bool is_remote(const struct kcr_win *win)
+{
+	return win->flags & KCR_WINDOW_REMOTE;
+}
 
 /* A part of a window, as one rank sees it. */
 struct part {
@@ -75,6 +82,20 @@ static int check_unique(const struct kcr_lane_desc *lanes, u32 nr)
 	return ret;
 }
 
+/* Of a remote window: one end is here, and the peer can be let into all of it. */
+static int check_remote(const struct kcr_lane_desc *lanes, u32 nr, u32 rank)
+{
+	const struct kcr_lane_desc *lane;
+
+	if (!nr)
+		return -EINVAL;
+	for (lane = lanes; lane < lanes + nr; lane++)
+		if ((lane->source != rank && lane->destination != rank) ||
+		    lane->depth > kcr_remote_depth_max(lane->capacity))
+			return -EINVAL;
+	return 0;
+}
+
 static int check_lanes(const struct kcr_lane_desc *lanes, u32 nr, u32 ranks)
 {
 	const struct kcr_lane_desc *lane;
@@ -105,6 +126,7 @@ static void win_free(struct kcr_win *win)
 	}
 	for (i = 0; win->boards && i < win->ranks; i++)
 		kcr_region_put(win->boards[i]);
+	kcr_region_put(win->status);
 	kvfree(win->boards);
 	kvfree(win->parts);
 	kvfree(win->attach);
@@ -130,8 +152,10 @@ static int win_alloc(struct kcr_win *win)
 }
 
 /* A window as the caller describes it, checked, without memory yet. */
-static struct kcr_win *win_new(const struct kcr_window *args, u32 ranks)
+static struct kcr_win *win_new(const struct kcr_window *args,
+			       const struct kcr_member *m)
 {
+	u32 ranks = m->world->ranks;
 	struct kcr_win *win;
 	int ret;
 
@@ -151,6 +175,8 @@ static struct kcr_win *win_new(const struct kcr_window *args, u32 ranks)
 		goto err;
 	}
 	ret = check_lanes(win->lanes, win->nr_lanes, ranks);
+	if (!ret && is_remote(win))
+		ret = check_remote(win->lanes, win->nr_lanes, m->rank);
 	if (ret)
 		goto err;
 	return win;
@@ -166,6 +192,20 @@ static bool win_is_same(const struct kcr_win *a, const struct kcr_win *b)
 	       !memcmp(a->lanes, b->lanes, a->nr_lanes * sizeof(*a->lanes));
 }
 
+/* Where a rank's window of this number is: it has one at most. */
+static struct kcr_win **place_of(struct kcr_member *m, u32 nr)
+{
+	lockdep_assert_held(&m->world->mutex);
+
+	return m->remote[nr] ? &m->remote[nr] : &m->world->windows[nr];
+}
+
+static bool is_attached(const struct kcr_win *win, u32 rank)
+{
+	return win && (win->attach[rank] == KCR_ATTACH_PENDING ||
+		       win->attach[rank] == KCR_ATTACH_DONE);
+}
+
 /*
  * The window of this number with the rank's attachment pending: @win, if it
  * is the first, or the one that is there.
@@ -173,13 +213,17 @@ static bool win_is_same(const struct kcr_win *a, const struct kcr_win *b)
 static struct kcr_win *reserve(struct kcr_member *m, u32 nr,
 			       struct kcr_win *win)
 {
-	struct kcr_world *w = m->world;
-	struct kcr_win *there = w->windows[nr];
+	struct kcr_win **place = &m->world->windows[nr], *there;
 
-	lockdep_assert_held(&w->mutex);
+	lockdep_assert_held(&m->world->mutex);
 
+	if (m->remote[nr] || (is_remote(win) && is_attached(*place, m->rank)))
+		return ERR_PTR(-EEXIST);
+	if (is_remote(win))
+		place = &m->remote[nr];
+	there = *place;
 	if (!there) {
-		w->windows[nr] = win;
+		*place = win;
 		atomic_long_inc(&kcr_counts.windows);
 		there = win;
 	} else if (!win_is_same(there, win)) {
@@ -196,15 +240,12 @@ static struct kcr_win *reserve(struct kcr_member *m, u32 nr,
 static struct kcr_win *unreserve(struct kcr_member *m, u32 nr,
 				 enum kcr_attach next)
 {
-	struct kcr_world *w = m->world;
-	struct kcr_win *win = w->windows[nr];
-
-	lockdep_assert_held(&w->mutex);
+	struct kcr_win **place = place_of(m, nr), *win = *place;
 
 	win->attach[m->rank] = next;
 	if (--win->attached)
 		return NULL;
-	w->windows[nr] = NULL;
+	*place = NULL;
 	atomic_long_dec(&kcr_counts.windows);
 	return win;
 }
@@ -219,17 +260,24 @@ static int make(struct kcr_region **region, struct kcr_member *m, u64 bytes)
 	return 0;
 }
 
+static u64 status_bytes(const struct kcr_win *win)
+{
+	return (u64)win->nr_lanes * sizeof(struct kcr_lane_status);
+}
+
 static int make_lane_parts(struct kcr_member *m, struct kcr_win *win, u32 i)
 {
 	const struct kcr_lane_desc *lane = &win->lanes[i];
 	u64 bytes;
 	int ret;
 
-	if (lane->destination == m->rank) {
-		ret = lane_bytes(lane, &bytes);
-		return ret ?: make(&win->parts[i].slots, m, bytes);
+	if (lane->destination == m->rank || is_remote(win)) {
+		ret = lane_bytes(lane, &bytes) ?:
+		      make(&win->parts[i].slots, m, bytes);
+		if (ret)
+			return ret;
 	}
-	if (lane->source == m->rank)
+	if (lane->source == m->rank || is_remote(win))
 		return make(&win->parts[i].ack, m, PAGE_SIZE);
 	return 0;
 }
@@ -245,9 +293,31 @@ static int make_parts(struct kcr_member *m, struct kcr_win *win)
 		if (ret)
 			return ret;
 	}
+	if (is_remote(win))
+		return make(&win->status, m, status_bytes(win));
 	if (!win->board_bytes)
 		return 0;
 	return make(&win->boards[m->rank], m, win->board_bytes);
+}
+
+/* Let the peers in. What was opened of one that fails is for the caller to forget. */
+static int open_lanes(struct kcr_member *m, u32 nr, struct kcr_win *win)
+{
+	const u32 in_page = PAGE_SIZE / sizeof(struct kcr_lane_status);
+	struct kcr_remote_lane lane = { .window = nr, .status = win->status };
+	struct kcr_lane_status *page;
+	int ret = 0;
+	u32 i;
+
+	for (i = 0; i < win->nr_lanes && !ret; i++) {
+		page = page_address(win->status->pages[i / in_page]);
+		lane.desc = &win->lanes[i];
+		lane.slots = win->parts[i].slots;
+		lane.ack = win->parts[i].ack;
+		lane.shown = page + i % in_page;
+		ret = kcr_mesh_lane(m, &lane);
+	}
+	return ret;
 }
 
 static void drop_parts(struct kcr_member *m, struct kcr_win *win)
@@ -255,6 +325,9 @@ static void drop_parts(struct kcr_member *m, struct kcr_win *win)
 	struct kcr_region **region;
 	u32 i;
 
+	/* All of it is this rank's, and goes with it. */
+	if (is_remote(win))
+		return;
 	for (i = 0; i < win->nr_lanes; i++) {
 		if (win->lanes[i].destination == m->rank)
 			region = &win->parts[i].slots;
@@ -276,6 +349,11 @@ static int attach_pending(struct kcr_member *m, u32 nr, struct kcr_win *win)
 	int ret;
 
 	ret = make_parts(m, win);
+	if (!ret && is_remote(win)) {
+		ret = open_lanes(m, nr, win);
+		if (ret)
+			kcr_mesh_forget(m, nr);
+	}
 
 	mutex_lock(&m->world->mutex);
 	/* If it ends later than this, that detaches it. */
@@ -309,9 +387,12 @@ int kcr_window_attach(struct kcr_call *call)
 	    !PAGE_ALIGNED(args->board_bytes) ||
 	    args->board_bytes > PART_BYTES_MAX)
 		return -EINVAL;
+	if (args->flags & KCR_WINDOW_REMOTE &&
+	    (args->flags != KCR_WINDOW_REMOTE || args->board_bytes))
+		return -EINVAL;
 	nr = array_index_nospec(args->window, KCR_MAX_WINDOWS);
 
-	win = win_new(args, m->world->ranks);
+	win = win_new(args, m);
 	if (IS_ERR(win))
 		return PTR_ERR(win);
 	mutex_lock(&m->world->mutex);
@@ -327,9 +408,7 @@ int kcr_window_attach(struct kcr_call *call)
 /* As unreserve(), for a rank that may not be attached: then -ENOENT. */
 static struct kcr_win *detach(struct kcr_member *m, u32 nr)
 {
-	struct kcr_win *win = m->world->windows[nr];
-
-	lockdep_assert_held(&m->world->mutex);
+	struct kcr_win *win = *place_of(m, nr);
 
 	if (!win || win->attach[m->rank] != KCR_ATTACH_DONE)
 		return ERR_PTR(-ENOENT);
@@ -400,12 +479,12 @@ static int find_lane_part(const struct kcr_member *m, const struct kcr_win *win,
 
 	if (kind == KCR_MAP_SLOTS) {
 		part->region = win->parts[index].slots;
-		part->payer = lane->destination;
+		part->payer = is_remote(win) ? m->rank : lane->destination;
 		part->may_write = is_source;
 		return lane_bytes(lane, &part->bytes);
 	}
 	part->region = win->parts[index].ack;
-	part->payer = lane->source;
+	part->payer = is_remote(win) ? m->rank : lane->source;
 	part->may_write = is_destination;
 	part->bytes = PAGE_SIZE;
 	return 0;
@@ -422,6 +501,19 @@ static int find_board(const struct kcr_member *m, const struct kcr_win *win,
 	part->bytes = win->board_bytes;
 	part->may_write = rank == m->rank;
 	part->may_read = part->may_write || !(win->flags & KCR_WINDOW_PRIVATE);
+	return 0;
+}
+
+static int find_status(const struct kcr_member *m, const struct kcr_win *win,
+		       u32 index, struct part *part)
+{
+	if (!is_remote(win) || index)
+		return -EINVAL;
+	part->region = win->status;
+	part->payer = m->rank;
+	part->bytes = status_bytes(win);
+	part->may_read = true;
+	part->may_write = false;
 	return 0;
 }
 
@@ -443,6 +535,8 @@ static int map_part(struct kcr_member *m, const struct kcr_win *win, u32 kind,
 		return -ENXIO;
 	if (kind == KCR_MAP_BOARD)
 		ret = find_board(m, win, index, &part);
+	else if (kind == KCR_MAP_LANES)
+		ret = find_status(m, win, index, &part);
 	else
 		ret = find_lane_part(m, win, kind, index, &part);
 	if (ret)
@@ -477,6 +571,7 @@ static bool parse_offset(u64 offset, struct place *place)
 	case KCR_MAP_SLOTS:
 	case KCR_MAP_ACK:
 	case KCR_MAP_BOARD:
+	case KCR_MAP_LANES:
 		return place->nr < KCR_MAX_WINDOWS;
 	case KCR_MAP_CONN:
 	case KCR_MAP_FRAMES:
@@ -506,7 +601,7 @@ int kcr_window_mmap(struct kcr_member *m, struct vm_area_struct *vma)
 	nr = array_index_nospec(at.nr, KCR_MAX_WINDOWS);
 
 	mutex_lock(&m->world->mutex);
-	ret = map_part(m, m->world->windows[nr], at.kind, at.index, vma);
+	ret = map_part(m, *place_of(m, nr), at.kind, at.index, vma);
 	mutex_unlock(&m->world->mutex);
 	return ret;
 }

@@ -108,7 +108,8 @@ static void window_offsets(struct kunit *test)
 	for (nr = 0; nr < 4096; nr++) {
 		for (kind = 0; kind < 16; kind++) {
 			u32 most = kind < KCR_MAP_SLOTS ? 0 :
-				   kind <= KCR_MAP_BOARD ? KCR_MAX_WINDOWS :
+				   kind <= KCR_MAP_BOARD ||
+				   kind == KCR_MAP_LANES ? KCR_MAX_WINDOWS :
 				   kind <= KCR_MAP_FRAMES ? KCR_MAX_WIRES : 0;
 
 			for (i = 0; i < ARRAY_SIZE(indices); i++) {

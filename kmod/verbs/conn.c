@@ -288,6 +288,7 @@ static void close_resources(struct conn *c)
 	cancel_work_sync(&c->event_work);
 	explain_disconnect(c);
 	queue_destroy_qp(c);
+	lane_close_all(c);
 	ring_close_all(c);
 	source_free_all(c);
 	queue_destroy(c);
@@ -486,6 +487,7 @@ struct conn *conn_new(struct mesh *mesh, const struct kcr_connect *args)
 	spin_lock_init(&c->lock);
 	INIT_WORK(&c->close_work, close_work);
 	INIT_WORK(&c->event_work, event_work);
+	INIT_WORK(&c->lane_work, lane_work);
 	INIT_DELAYED_WORK(&c->deadline, deadline);
 	atomic_inc(&verbs_counts.conns);
 	ret = kcr_user_charge_conn(m->user);

@@ -54,6 +54,8 @@ static inline struct fake *fake_new(struct kunit *test)
 	spin_lock_init(&c->lock);
 	INIT_WORK(&c->close_work, fake_close);
 	INIT_WORK(&c->event_work, fake_event);
+	INIT_WORK(&c->lane_work, lane_work);
+	c->credits = WIRE_CREDITS;
 	return f;
 }
 

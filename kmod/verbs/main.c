@@ -74,6 +74,7 @@ static void show(void)
 		{ "mrs", &verbs_counts.mrs },
 		{ "rings", &verbs_counts.rings },
 		{ "sources", &verbs_counts.sources },
+		{ "lanes", &verbs_counts.lanes },
 		{ "listeners", &verbs_counts.listeners },
 		{ "violations", &verbs_counts.violations },
 	};

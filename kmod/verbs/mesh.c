@@ -276,14 +276,66 @@ static int map(struct kcr_mesh *base, u32 kind, u32 wire, u32 index,
 				      ring_mmap(c, stream, class, vma);
 }
 
+static int lane(struct kcr_mesh *base, const struct kcr_remote_lane *args)
+{
+	u32 rank = base->member->rank, peer = args->desc->source;
+	struct conn *c;
+
+	if (peer == rank)
+		peer = args->desc->destination;
+	c = mesh_conn(mesh_of(base), peer, 0);
+	return c ? lane_open(c, args) : -ENOTCONN;
+}
+
+static int put(struct kcr_mesh *base, const struct kcr_put *args)
+{
+	struct conn *c = mesh_conn(mesh_of(base), args->peer, 0);
+	int ret;
+
+	if (!c)
+		return -ENOTCONN;
+	spin_lock_bh(&c->lock);
+	ret = lane_put(c, args);
+	spin_unlock_bh(&c->lock);
+	return ret;
+}
+
+static int ack(struct kcr_mesh *base, const struct kcr_put_ack *args)
+{
+	struct conn *c = mesh_conn(mesh_of(base), args->peer, 0);
+	int ret;
+
+	if (!c)
+		return -ENOTCONN;
+	spin_lock_bh(&c->lock);
+	ret = lane_ack(c, args);
+	spin_unlock_bh(&c->lock);
+	return ret;
+}
+
+static int arm(struct kcr_mesh *base, const struct kcr_arm *args)
+{
+	struct conn *c = mesh_conn(mesh_of(base), args->peer, 0);
+	int ret;
+
+	if (!c)
+		return -ENOTCONN;
+	spin_lock_bh(&c->lock);
+	ret = lane_arm(c, args);
+	spin_unlock_bh(&c->lock);
+	return ret;
+}
+
 static void forget(struct kcr_mesh *base, u32 window)
 {
 	struct mesh *mesh = mesh_of(base);
 	unsigned long key;
 	struct conn *c;
 
-	xa_for_each(&mesh->conns, key, c)
+	xa_for_each(&mesh->conns, key, c) {
 		source_forget(c, window);
+		lane_forget(c, window);
+	}
 }
 
 /* What the rank was doing goes first: by it the others see why it failed. */
@@ -359,6 +411,10 @@ const struct kcr_mesh_ops mesh_ops = {
 	.send = send,
 	.release = release,
 	.mmap = map,
+	.lane = lane,
+	.put = put,
+	.ack = ack,
+	.arm = arm,
 	.forget = forget,
 	.failed = failed,
 	.end = end,

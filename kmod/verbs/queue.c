@@ -64,11 +64,11 @@ static bool check(struct conn *c, const struct ib_wc *wc)
 }
 
 /* One request fewer on its way: there may be room, or nothing left to say. */
-static void sent(struct conn *c, const struct ib_wc *wc, struct buffer *b)
+static void sent(struct conn *c, const struct ib_wc *wc, struct buffer *b,
+		 struct lane *lane)
 {
-	bool is_event;
+	bool is_done = check(c, wc), is_event;
 
-	check(c, wc);
 	spin_lock_bh(&c->lock);
 	if (b && b->message->type == WIRE_PING)
 		c->ping_is_out = false;
@@ -77,6 +77,8 @@ static void sent(struct conn *c, const struct ib_wc *wc, struct buffer *b)
 	c->sending--;
 	is_event = c->is_starved;
 	c->is_starved = false;
+	if (lane && lane_sent(lane, is_done))
+		is_event = true;
 	conn_push(c);
 	if (c->state == CONN_LEAVING && !c->sending && !c->say)
 		conn_set_state(c, CONN_CLOSING);
@@ -87,19 +89,31 @@ static void sent(struct conn *c, const struct ib_wc *wc, struct buffer *b)
 
 static void frame_done(struct ib_cq *cq, struct ib_wc *wc)
 {
-	sent(container_of(wc->wr_cqe, struct conn, frame_cqe), wc, NULL);
+	sent(container_of(wc->wr_cqe, struct conn, frame_cqe), wc, NULL, NULL);
 }
 
 static void reg_done(struct ib_cq *cq, struct ib_wc *wc)
 {
-	sent(container_of(wc->wr_cqe, struct conn, reg_cqe), wc, NULL);
+	sent(container_of(wc->wr_cqe, struct conn, reg_cqe), wc, NULL, NULL);
 }
 
 static void message_done(struct ib_cq *cq, struct ib_wc *wc)
 {
 	struct buffer *b = container_of(wc->wr_cqe, struct buffer, cqe);
 
-	sent(b->conn, wc, b);
+	sent(b->conn, wc, b, NULL);
+}
+
+/**
+ * queue_lane_done() - a write to a lane's other end has completed
+ * @cq: the queue
+ * @wc: how; its cqe is the lane's
+ */
+void queue_lane_done(struct ib_cq *cq, struct ib_wc *wc)
+{
+	struct lane *lane = container_of(wc->wr_cqe, struct lane, cqe);
+
+	sent(lane->conn, wc, NULL, lane);
 }
 
 static int post_receive(struct conn *c, struct buffer *b)
@@ -116,6 +130,12 @@ static int post_receive(struct conn *c, struct buffer *b)
 	};
 
 	return ib_post_recv(c->qp, &wr, NULL);
+}
+
+/* Of what the peer says: is it for the process to know? */
+static bool is_news(u8 type)
+{
+	return type != WIRE_PING && type != WIRE_ARM && type != WIRE_CREDIT;
 }
 
 /* Returns whether the process should know. */
@@ -144,7 +164,7 @@ static bool receive(struct conn *c, struct buffer *b, const struct ib_wc *wc,
 	ib_dma_sync_single_for_device(device, b->dma, sizeof(message),
 				      DMA_FROM_DEVICE);
 	*is_right = conn_hear(c, &message, wc->byte_len);
-	return message.type != WIRE_PING;
+	return is_news(message.type);
 }
 
 static void receive_done(struct ib_cq *cq, struct ib_wc *wc)
@@ -302,6 +322,8 @@ int queue_create(struct conn *c)
 	struct ib_device *device = c->id->device;
 	int ret;
 
+	c->credits = WIRE_CREDITS;
+	c->owed = 0;
 	c->frame_cqe.done = frame_done;
 	c->reg_cqe.done = reg_done;
 	/* A frame each, and a credit for each. */
@@ -364,10 +386,19 @@ void queue_destroy(struct conn *c)
 	}
 }
 
+static u32 length_of(const struct ib_send_wr *wr, const struct ib_send_wr *end)
+{
+	u32 nr = 0;
+
+	for (; wr != end; wr = wr->next)
+		nr++;
+	return nr;
+}
+
 /**
- * queue_post() - post a work request
+ * queue_post() - post work requests
  * @c: the connection
- * @wr: one request
+ * @wr: the first; all or none
  *
  * What the device refuses although there is room for it would be missed by the
  * peer, or by those whom the same frame reached: the connection has broken.
@@ -376,19 +407,21 @@ void queue_destroy(struct conn *c)
  */
 int queue_post(struct conn *c, const struct ib_send_wr *wr)
 {
+	const struct ib_send_wr *bad = wr;
+	u32 nr = length_of(wr, NULL);
 	int ret;
 
 	lockdep_assert_held(&c->lock);
 
 	if (!conn_may_post(c))
 		return -ENOTCONN;
-	if (c->sending >= SEND_QUEUE)
+	if (c->sending + nr > SEND_QUEUE)
 		return -ENOBUFS;
-	ret = verbs_may_fail() ?: ib_post_send(c->qp, wr, NULL);
+	ret = verbs_may_fail() ?: ib_post_send(c->qp, wr, &bad);
 	if (ret)
 		conn_fail_locked(c, KCR_REASON_LOCAL, 0, ret);
-	else
-		c->sending++;
+	/* The device may have taken some of them. */
+	c->sending += ret ? length_of(wr, bad) : nr;
 	return ret;
 }
 

@@ -389,8 +389,6 @@ static int say_opened(struct conn *c, u32 stream, u32 class)
 {
 	struct rx_ring *rx = &c->rx[stream][class];
 	struct wire_message m = {
-		.magic = cpu_to_le32(WIRE_MAGIC),
-		.type = WIRE_OPENED,
 		.ring = {
 			.stream = stream,
 			.class = class,
@@ -400,18 +398,16 @@ static int say_opened(struct conn *c, u32 stream, u32 class)
 		},
 	};
 
-	return queue_post_message(c, &m);
+	return conn_say(c, &m, WIRE_OPENED);
 }
 
 static int say_want(struct conn *c, u32 stream, u32 class)
 {
 	struct wire_message m = {
-		.magic = cpu_to_le32(WIRE_MAGIC),
-		.type = WIRE_WANT,
 		.ring = { .stream = stream, .class = class },
 	};
 
-	return queue_post_message(c, &m);
+	return conn_say(c, &m, WIRE_WANT);
 }
 
 static bool say_one(struct conn *c, u32 stream, u32 class)

@@ -13,12 +13,28 @@
 
 #define NO_AGE	U64_MAX
 
-static int say(struct conn *c, struct wire_message *message,
-	       enum wire_type type)
+/**
+ * conn_say() - send a message
+ * @c: the connection
+ * @message: the body of it; gets its head
+ * @type: what it is; if it needs a credit there is one
+ *
+ * Return: 0, or as queue_post_message().
+ */
+int conn_say(struct conn *c, struct wire_message *message, enum wire_type type)
 {
+	int ret;
+
 	message->magic = cpu_to_le32(WIRE_MAGIC);
 	message->type = type;
-	return queue_post_message(c, message);
+	message->credits = c->owed;
+	ret = queue_post_message(c, message);
+	if (ret)
+		return ret;
+	c->owed = 0;
+	if (wire_needs_credit(type))
+		c->credits--;
+	return 0;
 }
 
 static int say_hello(struct conn *c)
@@ -26,14 +42,14 @@ static int say_hello(struct conn *c)
 	struct wire_message m = { };
 
 	memcpy(m.proof, c->own_proof, sizeof(m.proof));
-	return say(c, &m, WIRE_HELLO);
+	return conn_say(c, &m, WIRE_HELLO);
 }
 
 static int say_welcome(struct conn *c)
 {
 	struct wire_message m = { };
 
-	return say(c, &m, WIRE_WELCOME);
+	return conn_say(c, &m, WIRE_WELCOME);
 }
 
 static u64 age(u64 then, u64 now)
@@ -57,7 +73,7 @@ static int say_ping(struct conn *c)
 	};
 	int ret;
 
-	ret = say(c, &m, WIRE_PING);
+	ret = conn_say(c, &m, WIRE_PING);
 	if (!ret)
 		c->ping_is_out = true;
 	return ret;
@@ -73,14 +89,14 @@ static int say_fail(struct conn *c)
 		},
 	};
 
-	return say(c, &m, WIRE_FAIL);
+	return conn_say(c, &m, WIRE_FAIL);
 }
 
 static int say_bye(struct conn *c)
 {
 	struct wire_message m = { };
 
-	return say(c, &m, WIRE_BYE);
+	return conn_say(c, &m, WIRE_BYE);
 }
 
 /* What @flag stands for, if it is to be said. Returns whether it is said by now. */
@@ -110,7 +126,7 @@ void conn_push(struct conn *c)
 		return;
 	if (!try(c, SAY_WELCOME, say_welcome) || !ring_say_credits(c) ||
 	    !ring_say(c) || !try(c, SAY_PING, say_ping) ||
-	    !try(c, SAY_FAIL, say_fail))
+	    !try(c, SAY_FAIL, say_fail) || !lane_say(c))
 		return;
 	try(c, SAY_BYE, say_bye);
 }
@@ -200,6 +216,15 @@ static bool hear_bye(struct conn *c)
 	return true;
 }
 
+/* No more than were taken. */
+static bool hear_credits(struct conn *c, u32 credits)
+{
+	if (credits > WIRE_CREDITS - c->credits)
+		return false;
+	c->credits += credits;
+	return true;
+}
+
 /**
  * conn_hear() - a message has come
  * @c: the connection
@@ -216,11 +241,11 @@ bool conn_hear(struct conn *c, const struct wire_message *m, u32 bytes)
 	    memchr_inv(m->reserved, 0, sizeof(m->reserved)))
 		return false;
 	if (m->type == WIRE_HELLO)
-		return hear_hello(c, m);
+		return !m->credits && hear_hello(c, m);
 	if (m->type == WIRE_WELCOME)
-		return hear_welcome(c);
+		return !m->credits && hear_welcome(c);
 	/* The rest is for those who have proven themselves. */
-	if (!c->was_up)
+	if (!c->was_up || !hear_credits(c, m->credits))
 		return false;
 	switch (m->type) {
 	case WIRE_WANT:
@@ -229,11 +254,19 @@ bool conn_hear(struct conn *c, const struct wire_message *m, u32 bytes)
 		return ring_hear_opened(c, &m->ring);
 	case WIRE_PING:
 		hear_ping(c, &m->ping);
+		conn_push(c);
 		return true;
 	case WIRE_FAIL:
 		return hear_fail(c, &m->fail);
 	case WIRE_BYE:
 		return hear_bye(c);
+	case WIRE_LANE:
+	case WIRE_UNLANE:
+	case WIRE_UNLANED:
+	case WIRE_ARM:
+	case WIRE_RING:
+	case WIRE_CREDIT:
+		return lane_hear(c, m);
 	default:
 		return false;
 	}

@@ -17,6 +17,12 @@ static struct wire_message good_message(u8 type)
 		m.fail.rank = cpu_to_le32(FAKE_RANKS - 1);
 		m.fail.error = cpu_to_le32(EPROTO);
 	}
+	if (type == WIRE_LANE) {
+		m.lane.source = cpu_to_le16(5);
+		m.lane.destination = cpu_to_le16(2);
+	}
+	if (type > WIRE_LANE && type <= WIRE_RING)
+		m.end.source = cpu_to_le16(5);
 	return m;
 }
 
@@ -51,8 +57,13 @@ static bool may_say(u8 type, enum conn_state state, bool was_up)
 	case WIRE_PING:
 	case WIRE_FAIL:
 	case WIRE_BYE:
+	case WIRE_LANE:
+	case WIRE_UNLANE:
+	case WIRE_ARM:
+	case WIRE_RING:
+	case WIRE_CREDIT:
 		return was_up;
-	default:
+	default:	/* also to agree to what was not asked */
 		return false;
 	}
 }
@@ -93,7 +104,7 @@ static void say_format(struct kunit *test)
 	struct wire_message m;
 	u32 type, bytes, i;
 
-	for (type = WIRE_HELLO; type <= WIRE_BYE; type++) {
+	for (type = WIRE_HELLO; type <= WIRE_CREDIT; type++) {
 		enum conn_state state = type == WIRE_HELLO ? CONN_ACCEPTED :
 					type == WIRE_WELCOME ? CONN_PROVING :
 							       CONN_UP;

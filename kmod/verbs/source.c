@@ -58,9 +58,14 @@ static int map(struct source *s, struct ib_device *device)
 	return ret;
 }
 
-/* Takes over the reference to the region. */
-static struct source *source_new(struct kcr_region *region,
-				 struct ib_device *device)
+/**
+ * source_new() - map what is going to be sent from
+ * @region: the memory; its reference is taken over, also by an error
+ * @device: whoever reads it
+ *
+ * Return: the source, or -ENOMEM or -EOPNOTSUPP.
+ */
+struct source *source_new(struct kcr_region *region, struct ib_device *device)
 {
 	struct source *s;
 	int ret = -ENOMEM;
@@ -82,7 +87,12 @@ err_region:
 	return ERR_PTR(ret);
 }
 
-static void source_free(struct source *s, struct ib_device *device)
+/**
+ * source_free() - the device does not read it any more
+ * @s: the source, or NULL
+ * @device: the same
+ */
+void source_free(struct source *s, struct ib_device *device)
 {
 	if (!s)
 		return;
@@ -135,31 +145,22 @@ int source_need(struct conn *c, u32 window)
 }
 
 /**
- * source_sges() - the scatter entries of a frame
+ * source_pieces() - the scatter entries of some bytes
  * @c: the connection
- * @window: whose board it lies in
- * @offset: of its first byte
- * @bytes: of the frame
+ * @s: what they lie in
+ * @offset: of the first byte
+ * @bytes: how many; not behind the end
  * @sges: gets up to c->nr_sge of them
  *
- * Return: how many, -ENXIO without a board, -EINVAL if the frame ends behind it,
- * or -EMSGSIZE if memory is in too many pieces.
+ * Return: how many, or -EMSGSIZE if memory is in too many pieces.
  */
-int source_sges(struct conn *c, u32 window, u64 offset, u32 bytes,
-		struct ib_sge *sges)
+int source_pieces(const struct conn *c, const struct source *s, u64 offset,
+		  u32 bytes, struct ib_sge *sges)
 {
-	struct source *s = c->sources[window];
 	struct ib_sge *sge = NULL;
 	u32 part, nr = 0;
 	u64 addr;
 
-	lockdep_assert_held(&c->lock);
-
-	if (!s)
-		return -ENXIO;
-	if (offset > (u64)s->region->nr << PAGE_SHIFT ||
-	    bytes > ((u64)s->region->nr << PAGE_SHIFT) - offset)
-		return -EINVAL;
 	for (; bytes; bytes -= part, offset += part) {
 		part = min_t(u32, bytes, PAGE_SIZE - offset_in_page(offset));
 		addr = s->dma[offset >> PAGE_SHIFT] + offset_in_page(offset);
@@ -175,6 +176,32 @@ int source_sges(struct conn *c, u32 window, u64 offset, u32 bytes,
 		sge->lkey = c->pd->local_dma_lkey;
 	}
 	return nr;
+}
+
+/**
+ * source_sges() - the scatter entries of a frame
+ * @c: the connection
+ * @window: whose board it lies in
+ * @offset: of its first byte
+ * @bytes: of the frame
+ * @sges: gets up to c->nr_sge of them
+ *
+ * Return: how many, -ENXIO without a board, -EINVAL if the frame ends behind it,
+ * or -EMSGSIZE if memory is in too many pieces.
+ */
+int source_sges(struct conn *c, u32 window, u64 offset, u32 bytes,
+		struct ib_sge *sges)
+{
+	struct source *s = c->sources[window];
+
+	lockdep_assert_held(&c->lock);
+
+	if (!s)
+		return -ENXIO;
+	if (offset > (u64)s->region->nr << PAGE_SHIFT ||
+	    bytes > ((u64)s->region->nr << PAGE_SHIFT) - offset)
+		return -EINVAL;
+	return source_pieces(c, s, offset, bytes, sges);
 }
 
 /**

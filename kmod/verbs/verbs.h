@@ -5,8 +5,10 @@
  * mesh		a member's connections. Made with its first CONNECT, gone with
  *		its file
  * conn		a connection to one peer over one wire: an rdma_cm id, a
- *		protection domain of its own, a QP, and the rings of frames
+ *		protection domain of its own, a QP, the rings of frames, and the
+ *		ends of lanes
  * grant	bytes that a conn's peer may write
+ * lane		this node's end of a lane of a remote window
  * port		one RDMA device, counting who uses it
  * listener	one network namespace's ear; counted by the meshes in it
  *
@@ -65,8 +67,11 @@
 #define SEND_QUEUE_RESERVE	64
 /* Messages on their way. */
 #define MESSAGES		16
-/* Receives that are kept for messages, on top of those for frames and credits. */
-#define RECEIVE_RESERVE		64
+/*
+ * Receives that are kept for messages, on top of those for frames and credits: for
+ * those about lanes as many as there are credits, and a few that give credits back.
+ */
+#define RECEIVE_RESERVE		(64 + WIRE_CREDITS + 4)
 
 struct conn;
 struct listener;
@@ -82,6 +87,7 @@ struct verbs_counts {
 	atomic_t mrs;
 	atomic_t rings;
 	atomic_t sources;
+	atomic_t lanes;
 	atomic_t listeners;
 	atomic_t violations;
 };
@@ -152,6 +158,60 @@ struct source {
 	dma_addr_t dma[];	/* of each page */
 };
 
+/* What of a lane has still to be said or done; see lane_say(). */
+#define LANE_TELL	BIT(0)
+#define LANE_END	BIT(1)		/* UNLANE */
+#define LANE_ENDED	BIT(2)		/* UNLANED */
+#define LANE_ARM	BIT(3)
+#define LANE_RING	BIT(4)
+#define LANE_ACK	BIT(5)
+
+/*
+ * This node's end of a lane to or from the peer; found by its direction and window.
+ * Under conn->lock, but for what is fixed.
+ */
+struct lane {
+	/* Fixed. */
+	struct conn *conn;
+	u32 window;
+	bool is_source;
+	u32 depth;
+	u32 capacity;
+	u32 stride;
+	struct kcr_region *slots;	/* of the source: the image */
+	struct kcr_region *ack;		/* of the destination: its own page */
+	struct kcr_region *status;
+	struct kcr_lane_status *shown;
+	struct source *image;		/* the source's */
+	u64 counter_dma;		/* the destination's */
+	u32 nr_grants;
+	struct grant grants[KCR_REMOTE_PARTS];
+
+	struct lane *next;		/* of those that have ended */
+	struct ib_cqe cqe;
+	u32 state;			/* KCR_LANE_* */
+	u32 say;			/* LANE_* */
+	u32 nr_registered;		/* of grants */
+	u32 outstanding;		/* writes on their way */
+	bool is_heard;			/* the peer's LANE came */
+	bool ends;			/* it was forgotten */
+	bool has_ended;			/* the peer has agreed to that */
+	bool peer_ends;			/* and wants to know when we do */
+	u32 rkeys[KCR_REMOTE_PARTS];	/* the peer's */
+	/* The source's. */
+	u64 put;
+	u64 done;
+	bool is_watched;		/* an event when done moves */
+	/* The destination's. */
+	struct kcr_ack counter;		/* as it is sent; counter_dma */
+	struct kcr_ack next_ack;
+	/* Who waits: this end, by its ARM; the peer, by its. */
+	u64 seen;
+	bool is_waiting;		/* ARM was said, and no RING came */
+	u64 peer_seen;
+	bool is_armed;
+};
+
 /* A message on its way out, or a receive. */
 struct buffer {
 	struct ib_cqe cqe;
@@ -167,6 +227,7 @@ struct buffer {
 #define SAY_FAIL	BIT(3)
 #define SAY_BYE		BIT(4)
 #define SAY_RINGS	BIT(5)
+#define SAY_LANES	BIT(6)
 
 struct conn {
 	/* Fixed. */
@@ -186,6 +247,7 @@ struct conn {
 
 	struct work_struct close_work;
 	struct work_struct event_work;	/* proofs and failures that came */
+	struct work_struct lane_work;	/* frees lanes that have ended */
 	struct delayed_work deadline;
 	unsigned long connect_by;	/* jiffies */
 
@@ -237,6 +299,11 @@ struct conn {
 	struct rx_ring rx[KCR_STREAMS][KCR_CLASSES];
 	struct source *sources[KCR_MAX_WINDOWS];	/* also under open_lock */
 	struct source *forgotten;	/* open_lock */
+	struct lane *lanes[2][KCR_MAX_WINDOWS];	/* in, out; added under open_lock */
+	struct lane *ended_lanes;	/* for lane_work */
+	u32 unlaned[2];			/* UNLANED is owed: bits of windows */
+	u32 credits;			/* messages about lanes that may be said */
+	u32 owed;			/* ... that were heard */
 };
 
 /* main.c */
@@ -288,11 +355,13 @@ int queue_create(struct conn *c);
 void queue_drain(struct conn *c);
 void queue_destroy_qp(struct conn *c);
 void queue_destroy(struct conn *c);
+void queue_lane_done(struct ib_cq *cq, struct ib_wc *wc);
 int queue_post(struct conn *c, const struct ib_send_wr *wr);
 int queue_post_message(struct conn *c, const struct wire_message *message);
 
 /* say.c */
 void conn_push(struct conn *c);
+int conn_say(struct conn *c, struct wire_message *message, enum wire_type type);
 bool conn_hear(struct conn *c, const struct wire_message *message, u32 bytes);
 
 /* ring.c */
@@ -318,11 +387,27 @@ void grant_free(struct conn *c, struct grant *g);
 
 /* source.c */
 bool verbs_needs_sync(struct ib_device *device, dma_addr_t dma);
+struct source *source_new(struct kcr_region *region, struct ib_device *device);
+void source_free(struct source *s, struct ib_device *device);
+int source_pieces(const struct conn *c, const struct source *s, u64 offset,
+		  u32 bytes, struct ib_sge *sges);
 int source_need(struct conn *c, u32 window);
 int source_sges(struct conn *c, u32 window, u64 offset, u32 bytes,
 		struct ib_sge *sges);
 void source_forget(struct conn *c, u32 window);
 void source_free_all(struct conn *c);
+
+/* lane.c */
+int lane_open(struct conn *c, const struct kcr_remote_lane *args);
+void lane_forget(struct conn *c, u32 window);
+void lane_close_all(struct conn *c);
+void lane_work(struct work_struct *work);
+int lane_put(struct conn *c, const struct kcr_put *args);
+int lane_ack(struct conn *c, const struct kcr_put_ack *args);
+int lane_arm(struct conn *c, const struct kcr_arm *args);
+bool lane_sent(struct lane *lane, bool is_done);
+bool lane_say(struct conn *c);
+bool lane_hear(struct conn *c, const struct wire_message *message);
 
 /* proof.c */
 int proof_make(const struct conn *c, bool is_active, u8 *proof);

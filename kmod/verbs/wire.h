@@ -15,13 +15,17 @@
  * that was recorded helps: the other side's nonce is new each time.
  *
  * Afterwards a connection carries frames (RDMA writes with an immediate) and
- * messages (sends). All consume a receive, so credits bound both: see ring.c.
+ * messages (sends). All consume a receive, so credits bound both: see ring.c, and
+ * lane.c for messages about lanes. What is put into lanes are RDMA writes, which
+ * nobody is told of.
  */
 #ifndef _KCR_VERBS_WIRE_H
 #define _KCR_VERBS_WIRE_H
 
 #include <linux/build_bug.h>
 #include <linux/types.h>
+
+#include <linux/kcollring.h>
 
 #define WIRE_MAGIC		0x6772636bU	/* "kcrg" */
 #define WIRE_VERSION		1
@@ -74,7 +78,25 @@ enum wire_type {
 	WIRE_PING,		/* what the rank says it is doing */
 	WIRE_FAIL,		/* the world has failed */
 	WIRE_BYE,		/* the rank has left; nothing comes after */
+	WIRE_LANE,		/* lane: mine is made, here it is */
+	WIRE_UNLANE,		/* end: mine goes; write no more, and say so */
+	WIRE_UNLANED,		/* end: nothing of mine is on its way to yours */
+	WIRE_ARM,		/* end: ring when there is more than was seen */
+	WIRE_RING,		/* end: there is */
+	WIRE_CREDIT,		/* nothing but wire_message.credits */
 };
+
+/*
+ * Messages about lanes, but CREDIT, need a credit each, since what makes them is not
+ * bounded otherwise. What was taken is given back by whatever message goes next, or
+ * by a CREDIT for half of them or more.
+ */
+#define WIRE_CREDITS		16
+
+static inline bool wire_needs_credit(u8 type)
+{
+	return type >= WIRE_LANE && type <= WIRE_RING;
+}
 
 struct wire_ring {
 	u8 stream;
@@ -82,6 +104,32 @@ struct wire_ring {
 	__le16 depth;
 	__le32 rkey;
 	__le64 address;
+};
+
+/*
+ * Of the slots, or of the acknowledgement page: what may be written has a key for
+ * each kcr_remote_slots() of them, and its offset as its address.
+ */
+#define WIRE_LANE_HEARD		0x1	/* this side has the other's, too */
+
+struct wire_lane {
+	u8 window;
+	u8 flags;
+	__le16 source;
+	__le16 destination;
+	__le16 reserved;
+	__le32 depth;
+	__le32 capacity;
+	__le32 rkeys[KCR_REMOTE_PARTS];
+};
+
+/* One end of a lane: the window and the source's rank, of the two, tell which. */
+struct wire_end {
+	u8 window;
+	u8 reserved;
+	__le16 source;
+	__le32 reserved2;
+	__le64 seen;
 };
 
 /* Times are ages: clocks of nodes differ. All ones: none. */
@@ -102,12 +150,15 @@ struct wire_fail {
 struct wire_message {
 	__le32 magic;
 	u8 type;
-	u8 reserved[3];
+	u8 credits;		/* for messages about lanes */
+	u8 reserved[2];
 	union {
 		u8 proof[WIRE_PROOF_BYTES];
 		struct wire_ring ring;
 		struct wire_ping ping;
 		struct wire_fail fail;
+		struct wire_lane lane;
+		struct wire_end end;
 		u8 bytes[56];
 	};
 };

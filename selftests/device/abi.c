@@ -46,7 +46,8 @@ static const struct call {
 	[JOIN] = { "JOIN", KCR_IOCTL_JOIN, sizeof(struct kcr_join), 0,
 		   .again = -EISCONN },
 	[ATTACH] = { "WINDOW", KCR_IOCTL_WINDOW, sizeof(struct kcr_window), 0,
-		     .flags = KCR_WINDOW_PRIVATE, .again = -EEXIST, .member = true },
+		     .flags = KCR_WINDOW_PRIVATE | KCR_WINDOW_REMOTE, .again = -EEXIST,
+		     .member = true },
 	[DETACH] = { "WINDOW_DETACH", KCR_IOCTL_WINDOW_DETACH,
 		     sizeof(struct kcr_window_detach),
 		     offsetof(struct kcr_window_detach, reserved),
@@ -400,7 +401,7 @@ TEST_F(abi, unknown_ioctl)
 	ASSERT_LE(0, fd);
 	for (i = 0; i < 2; i++) {
 		for (nr = 0; nr < 256; nr++) {
-			if (nr <= 0x05 || (nr >= KCR_CMD_WAIT && nr <= KCR_CMD_RELEASE))
+			if (nr <= 0x05 || (nr >= KCR_CMD_WAIT && nr <= KCR_CMD_ARM))
 				continue;
 			EXPECT_EQ(-ENOTTY, dev_ioctl(fd, _IO(KCR_IOCTL_TYPE, nr), &args)) {
 				TH_LOG("ioctl %#x", nr);
@@ -424,7 +425,7 @@ TEST_F(abi, unknown_command)
 {
 	static const __u32 unknown[] = {
 		/* The calls that have no command form. */
-		0, 1, 2, 3, 4, 5, 6, 0x0f, 0x18, 0x1f, 0x20, 0xff,
+		0, 1, 2, 3, 4, 5, 6, 0x0f, 0x1b, 0x1f, 0x20, 0xff,
 		/* The number is all 32 bits. */
 		0x110, 0x10010, 0x80000010, 0xffffffff,
 		KCR_IOCTL_QUERY, KCR_IOCTL_WAIT, KCR_IOCTL_KICK, KCR_IOCTL_LEAVE,

@@ -310,7 +310,8 @@ TEST_F(waits, replay)
 TEST_F_TIMEOUT(waits, before_the_proof, 60)
 {
 	static const __u8 types[] = {
-		0, RAW_WELCOME, RAW_WANT, RAW_OPENED, RAW_PING, RAW_FAIL, RAW_BYE, 255,
+		0, RAW_WELCOME, RAW_WANT, RAW_OPENED, RAW_PING, RAW_FAIL, RAW_BYE, RAW_LANE,
+		RAW_UNLANE, RAW_UNLANED, RAW_ARM, RAW_RING, RAW_CREDIT, 255,
 	};
 
 	for (int i = 0; i < ARRAY_SIZE(types) + 2; i++) {
@@ -943,9 +944,11 @@ BREAKS_BY_SAYING(no_bytes, bytes = 0);
 BREAKS_BY_SAYING(a_byte, bytes = 1);
 BREAKS_BY_SAYING(a_byte_too_few, bytes--);
 BREAKS_BY_SAYING(magic, m.magic ^= 0x100);
-BREAKS_BY_SAYING(reserved, m.reserved[2] = 1);
+BREAKS_BY_SAYING(credits, m.credits = 1);
+BREAKS_BY_SAYING(credits_most, m.credits = 255);
+BREAKS_BY_SAYING(reserved, m.reserved[1] = 1);
 BREAKS_BY_SAYING(type_0, m.type = 0);
-BREAKS_BY_SAYING(type_8, m.type = RAW_TYPES);
+BREAKS_BY_SAYING(type_14, m.type = RAW_TYPES);
 BREAKS_BY_SAYING(type_255, m.type = 255);
 BREAKS_BY_SAYING(hello, m = raw_hello(r));
 BREAKS_BY_SAYING(welcome, m.type = RAW_WELCOME);
@@ -957,10 +960,38 @@ BREAKS_BY_SAYING(opened_class, m = raw_about_ring(RAW_OPENED, 0, KCR_CLASSES, DE
 BREAKS_BY_SAYING(opened_no_depth, m = raw_about_ring(RAW_OPENED, 0, 0, 0));
 BREAKS_BY_SAYING(opened_depth, m = raw_about_ring(RAW_OPENED, 0, 0, DEPTH + 1));
 BREAKS_BY_SAYING(opened_most, m = raw_about_ring(RAW_OPENED, 0, 0, 0xffff));
+BREAKS_BY_SAYING(lane_window, m = raw_about_lane(KCR_MAX_WINDOWS, 0, 1, 1, 1));
+BREAKS_BY_SAYING(lane_window_255, m = raw_about_lane(255, 0, 1, 1, 1));
+BREAKS_BY_SAYING(lane_of_others, m = raw_about_lane(3, 0, 2, 1, 1));
+BREAKS_BY_SAYING(lane_from_others, m = raw_about_lane(3, 2, 1, 1, 1));
+BREAKS_BY_SAYING(lane_to_itself, m = raw_about_lane(3, 1, 1, 1, 1));
+BREAKS_BY_SAYING(lane_flags, m = raw_about_lane(3, 0, 1, 1, 1); m.lane.flags = 2);
+BREAKS_BY_SAYING(lane_reserved, m = raw_about_lane(3, 0, 1, 1, 1); m.lane.reserved = 1);
+BREAKS_BY_SAYING(end_window, m = raw_about_end(RAW_UNLANE, KCR_MAX_WINDOWS, 0, 0));
+BREAKS_BY_SAYING(end_of_others, m = raw_about_end(RAW_UNLANE, 3, 2, 0));
+BREAKS_BY_SAYING(end_of_nobody, m = raw_about_end(RAW_ARM, 3, 0xffff, 0));
+BREAKS_BY_SAYING(end_reserved, m = raw_about_end(RAW_ARM, 3, 0, 0); m.end.reserved = 1);
+BREAKS_BY_SAYING(end_reserved2, m = raw_about_end(RAW_RING, 3, 1, 0); m.end.reserved2 = 1);
+BREAKS_BY_SAYING(unlaned, m = raw_about_end(RAW_UNLANED, 3, 0, 0));
+BREAKS_BY_SAYING(unlaned_out, m = raw_about_end(RAW_UNLANED, 15, 1, 0));
 BREAKS_BY_SAYING(fail_rank, m.type = RAW_FAIL; m.fail.rank = RANKS; m.fail.error = EIO);
 BREAKS_BY_SAYING(fail_rank_most, m.type = RAW_FAIL; m.fail.rank = ~0u; m.fail.error = EIO);
 BREAKS_BY_SAYING(fail_nothing, m.type = RAW_FAIL);
 BREAKS_BY_SAYING(fail_error, m.type = RAW_FAIL; m.fail.error = 4096);
+
+/* One more than there is credit for, whatever of it is said. */
+static int break_arms_without_credit(struct victim *v, struct raw *r)
+{
+	struct raw_message m = raw_about_end(RAW_ARM, 3, 0, 0);
+	int err = 0;
+
+	/* Faster than it can give them back. */
+	for (int i = 0; i < RAW_SENDS && !err; i++)
+		err = raw_say(r, &m);
+	return err;
+}
+
+FIXTURE_VARIANT_ADD(breaks, arms_without_credit) BREAKS(arms_without_credit);
 
 /* More than there is room for: the device gives the whole receive back. */
 static int break_a_byte_too_many(struct victim *v, struct raw *r)

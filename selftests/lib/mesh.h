@@ -171,6 +171,149 @@ static inline __u64 mesh_limit(const struct kcr_conn_status *s, int stream, int 
 	return __atomic_load_n(&s->rings[stream][class].limit, __ATOMIC_ACQUIRE);
 }
 
+/* Lanes of remote windows: what of one is here. */
+
+static inline int mesh_window(int fd, __u32 window, const struct kcr_lane_desc *lanes,
+			      __u32 nr_lanes)
+{
+	struct kcr_window args = {
+		.size = sizeof(args),
+		.flags = KCR_WINDOW_REMOTE,
+		.window = window,
+		.nr_lanes = nr_lanes,
+		.lanes = (unsigned long)lanes,
+	};
+
+	return dev_ioctl(fd, KCR_IOCTL_WINDOW, &args);
+}
+
+static inline int mesh_put(int fd, __u32 window, __u32 peer, __u64 sequence, __u32 count)
+{
+	struct kcr_put args = {
+		.size = sizeof(args),
+		.window = window,
+		.peer = peer,
+		.sequence = sequence,
+		.count = count,
+	};
+
+	return dev_ioctl(fd, KCR_IOCTL_PUT, &args);
+}
+
+static inline int mesh_ack(int fd, __u32 window, __u32 peer)
+{
+	struct kcr_put_ack args = { .size = sizeof(args), .window = window, .peer = peer };
+
+	return dev_ioctl(fd, KCR_IOCTL_ACK, &args);
+}
+
+static inline int mesh_arm(int fd, __u32 window, __u32 peer, __u32 flags, __u64 seen)
+{
+	struct kcr_arm args = {
+		.size = sizeof(args),
+		.flags = flags,
+		.window = window,
+		.peer = peer,
+		.seen = seen,
+	};
+
+	return dev_ioctl(fd, KCR_IOCTL_ARM, &args);
+}
+
+struct mesh_lane {
+	struct kcr_lane_desc desc;
+	unsigned char *slots;
+	struct kcr_ack *ack;
+	struct kcr_lane_status *page;	/* of all lanes of the window */
+	struct kcr_lane_status *status;	/* this one's */
+	size_t bytes;
+	size_t page_bytes;
+};
+
+/* Map this rank's end of lane @index of @nr; 0 or an error. */
+static inline int mesh_lane_map(struct mesh_lane *l, int fd, __u32 rank, __u32 window,
+				const struct kcr_lane_desc *lanes, __u32 nr, __u32 index)
+{
+	int writable = PROT_READ | PROT_WRITE;
+	bool is_source = lanes[index].source == rank;
+
+	l->desc = lanes[index];
+	l->bytes = dev_lane_bytes(&l->desc);
+	l->page_bytes = dev_pages(nr * sizeof(struct kcr_lane_status));
+	l->slots = dev_map(fd, is_source ? writable : PROT_READ, window, KCR_MAP_SLOTS, index,
+			   l->bytes);
+	l->ack = dev_map(fd, is_source ? PROT_READ : writable, window, KCR_MAP_ACK, index,
+			 dev_page());
+	l->page = dev_map(fd, PROT_READ, window, KCR_MAP_LANES, 0, l->page_bytes);
+	if (l->slots == MAP_FAILED || l->ack == MAP_FAILED || l->page == MAP_FAILED)
+		return -errno;
+	l->status = l->page + index;
+	return 0;
+}
+
+static inline void mesh_lane_unmap(struct mesh_lane *l)
+{
+	if (!l->status)
+		return;
+	munmap(l->slots, l->bytes);
+	munmap(l->ack, dev_page());
+	munmap(l->page, l->page_bytes);
+	memset(l, 0, sizeof(*l));
+}
+
+static inline __u32 mesh_lane_state(const struct mesh_lane *l)
+{
+	return __atomic_load_n(&l->status->state, __ATOMIC_ACQUIRE);
+}
+
+static inline __u64 mesh_lane_done(const struct mesh_lane *l)
+{
+	return __atomic_load_n(&l->status->done, __ATOMIC_ACQUIRE);
+}
+
+static inline unsigned char *mesh_slot(const struct mesh_lane *l, __u64 sequence)
+{
+	return l->slots + (sequence - 1) % l->desc.depth * KCR_SLOT_STRIDE(l->desc.capacity);
+}
+
+/* Data that depends on the sequence, the length and the place. */
+static inline unsigned char mesh_slot_byte(__u64 sequence, __u32 length, __u32 i)
+{
+	return sequence * 101 + length * 37 + i * 7 + (i >> 8) * 3;
+}
+
+static inline void mesh_slot_write(const struct mesh_lane *l, __u64 sequence, __u32 length)
+{
+	struct kcr_slot *slot = (void *)mesh_slot(l, sequence);
+	unsigned char *payload = (unsigned char *)slot + KCR_SLOT_PAYLOAD;
+	__u64 guard = ~sequence;
+
+	for (__u32 i = 0; i < length; i++)
+		payload[i] = mesh_slot_byte(sequence, length, i);
+	slot->length = length;
+	slot->checksum = length * 3;
+	memcpy((unsigned char *)slot + KCR_SLOT_GUARD(length), &guard, sizeof(guard));
+	__atomic_store_n(&slot->sequence, sequence, __ATOMIC_RELEASE);
+}
+
+/* Has all of it come? It may come in any order. */
+static inline bool mesh_slot_has(const struct mesh_lane *l, __u64 sequence, __u32 length)
+{
+	const struct kcr_slot *slot = (const void *)mesh_slot(l, sequence);
+	const unsigned char *payload = (const unsigned char *)slot + KCR_SLOT_PAYLOAD;
+	__u64 guard;
+
+	if (__atomic_load_n(&slot->sequence, __ATOMIC_ACQUIRE) != sequence)
+		return false;
+	memcpy(&guard, (const unsigned char *)slot + KCR_SLOT_GUARD(length), sizeof(guard));
+	if (slot->length != length || slot->checksum != length * 3 || guard != ~sequence)
+		return false;
+	for (__u32 i = 0; i < length; i++)
+		if (payload[i] != mesh_slot_byte(sequence, length, i))
+			return false;
+	return true;
+}
+
 /* Several ranks of one process, each connected to each of the others over wire 0. */
 #define MESH_RANKS 8
 
@@ -288,9 +431,10 @@ static inline void mesh_fill(unsigned char *at, size_t bytes, unsigned int seed)
 }
 
 /* The provider's counters of everything that is alive. */
-#define MESH_NR_COUNTERS 9
+#define MESH_NR_COUNTERS 10
 static const char *const mesh_counter_names[MESH_NR_COUNTERS] = {
-	"conns", "ids", "pds", "qps", "cqs", "mrs", "rings", "sources", "listeners",
+	"conns", "ids", "pds", "qps", "cqs", "mrs", "rings", "sources", "lanes",
+	"listeners",
 };
 
 struct mesh_counters {

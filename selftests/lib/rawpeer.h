@@ -33,7 +33,17 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "structs are as on the
 #define RAW_PING	5
 #define RAW_FAIL	6
 #define RAW_BYE		7
-#define RAW_TYPES	8
+#define RAW_LANE	8
+#define RAW_UNLANE	9
+#define RAW_UNLANED	10
+#define RAW_ARM		11
+#define RAW_RING	12
+#define RAW_CREDIT	13
+#define RAW_TYPES	14
+
+/* Messages about lanes that may be on their way without a credit given back. */
+#define RAW_CREDITS	16
+#define RAW_LANE_HEARD	1
 
 #define RAW_NO_FRAME	3u
 
@@ -79,14 +89,36 @@ struct raw_fail {
 	__u32 error;
 };
 
+struct raw_lane {
+	__u8 window;
+	__u8 flags;
+	__u16 source;
+	__u16 destination;
+	__u16 reserved;
+	__u32 depth;
+	__u32 capacity;
+	__u32 rkeys[10];
+};
+
+struct raw_end {
+	__u8 window;
+	__u8 reserved;
+	__u16 source;
+	__u32 reserved2;
+	__u64 seen;
+};
+
 struct raw_message {
 	__u32 magic;
 	__u8 type;
-	__u8 reserved[3];
+	__u8 credits;
+	__u8 reserved[2];
 	union {
 		__u8 proof[32];
 		struct raw_ring ring;
 		struct raw_fail fail;
+		struct raw_lane lane;
+		struct raw_end end;
 		__u8 bytes[56];
 	};
 };
@@ -131,6 +163,8 @@ struct raw {
 	unsigned int heard[RAW_TYPES];
 	struct raw_message last[RAW_TYPES];
 	unsigned int imms;
+	unsigned int credits;		/* that were given back */
+	unsigned int owed;		/* messages about lanes that came */
 };
 
 static inline struct raw raw_peer(const struct dev_world *w, __u32 low, __u32 high,
@@ -435,6 +469,8 @@ static inline void raw_poll(struct raw *r)
 		} else if (wc.byte_len == sizeof(*m) && m->type < RAW_TYPES) {
 			r->last[m->type] = *m;
 			r->heard[m->type]++;
+			r->credits += m->credits;
+			r->owed += m->type >= RAW_LANE && m->type <= RAW_RING;
 		}
 		raw_receive(r, wc.wr_id);
 	}
@@ -490,6 +526,28 @@ static inline int raw_send(struct raw *r, const void *data, size_t bytes)
 static inline int raw_say(struct raw *r, const struct raw_message *m)
 {
 	return raw_send(r, m, sizeof(*m));
+}
+
+static inline struct raw_message raw_about_end(__u8 type, __u8 window, __u16 source,
+					       __u64 seen)
+{
+	struct raw_message m = raw_message(type);
+
+	m.end = (struct raw_end){ .window = window, .source = source, .seen = seen };
+	return m;
+}
+
+/* A lane of this peer and the other one's. */
+static inline struct raw_message raw_about_lane(__u8 window, __u16 source, __u16 destination,
+						__u32 depth, __u32 capacity)
+{
+	struct raw_message m = raw_message(RAW_LANE);
+
+	m.lane = (struct raw_lane){
+		.window = window, .source = source, .destination = destination,
+		.depth = depth, .capacity = capacity,
+	};
+	return m;
 }
 
 static inline __u32 raw_imm(__u32 stream, __u32 class)

@@ -140,13 +140,39 @@ struct kcr_lane_desc {
 	__u32 capacity;
 };
 
-/* kcr_window.flags: a board may be mapped by its own rank alone. */
+/*
+ * kcr_window.flags: a board may be mapped by its own rank alone; the lanes are to and
+ * from ranks of other nodes.
+ */
 #define KCR_WINDOW_PRIVATE	0x1
+#define KCR_WINDOW_REMOTE	0x2
+
+/*
+ * What a remote lane may be: a slot's payload, and its slots. The peer is let into
+ * registrations of up to 2 MiB of them, at most KCR_REMOTE_PARTS, of which
+ * each holds whole slots; 64 KiB are for where pages begin.
+ */
+#define KCR_REMOTE_CAPACITY_MAX	0x100000U
+#define KCR_REMOTE_PARTS	10
+
+/* Slots in each of a lane's registrations but the last. */
+static inline __u32 kcr_remote_slots(__u32 capacity)
+{
+	return 0x1f0000U / (((capacity + 7U) / 8U * 8U + 24U + 63U) / 64U * 64U);
+}
+
+/* Most slots that a remote lane can have; 0 if no slot can be so large. */
+static inline __u32 kcr_remote_depth_max(__u32 capacity)
+{
+	if (!capacity || capacity > KCR_REMOTE_CAPACITY_MAX)
+		return 0;
+	return KCR_REMOTE_PARTS * kcr_remote_slots(capacity);
+}
 
 /**
  * struct kcr_window - make a window, or attach to it (KCR_IOCTL_WINDOW)
  * @size: sizeof(struct kcr_window)
- * @flags: KCR_WINDOW_PRIVATE, the same on every rank, or 0
+ * @flags: KCR_WINDOW_PRIVATE, the same on every rank, or KCR_WINDOW_REMOTE, or 0
  * @window: its number, 0 .. KCR_MAX_WINDOWS - 1; chosen alike on every rank
  * @nr_lanes: entries of @lanes, 0 .. KCR_MAX_LANES
  * @lanes: user address of an array of struct kcr_lane_desc
@@ -158,11 +184,26 @@ struct kcr_lane_desc {
  * start at it, and its board. A part can be mapped once the rank that pays
  * for it has made the call.
  *
+ * A remote window is this rank's alone: each of its lanes begins or ends at this
+ * rank and has its other end at a peer, to which wire 0 is connected. It has no
+ * boards. The peer makes a window of the same number, with the same lane among its own.
+ * This rank pays for both parts of either end: as the source for an image of the
+ * slots, which it writes and KCR_CMD_PUT sends, and for the acknowledgement page
+ * that the peer writes; as the destination for the slots that the peer writes, and
+ * for an acknowledgement page, which it writes and KCR_CMD_ACK sends. How far a
+ * lane is, is told by struct kcr_lane_status.
+ *
  * -EINVAL     a lane given twice, a rank outside the world, source equal to
- *             destination, zero depth or capacity, a part of 4 GiB or more
+ *             destination, zero depth or capacity, a part of 4 GiB or more; of a
+ *             remote window: no lanes, one of others, boards, another flag, or
+ *             more slots than kcr_remote_depth_max()
  * -EPROTO     another rank made this window with another list, board size or
  *             flags
  * -EEXIST     this rank has attached to it already
+ * -EBUSY      a peer has not yet let go of an earlier remote window of this
+ *             number; when it has the event counter moves
+ * -ENOTCONN   no connection to one of the peers by wire 0, or it is not up
+ * -EOPNOTSUPP the RDMA device does not see memory as the CPU does
  */
 struct kcr_window {
 	__u32 size;
@@ -182,7 +223,9 @@ struct kcr_window {
  *
  * Mappings stay valid until they are unmapped. The window's memory is given
  * back when the last rank has detached, left or died; until then its number stays taken.
- * A rank cannot attach to a window a second time while it lives.
+ * A rank cannot attach to a window a second time while it lives. The memory of
+ * a remote window is given back when each peer has said that nothing of its is on
+ * its way any more; the peers see KCR_LANE_ENDED, and what they have put is here.
  *
  * -ENOENT     this rank is not attached to such a window
  */
@@ -208,9 +251,13 @@ struct kcr_window_detach {
  *                                                         of a private window: none
  *  KCR_MAP_CONN      peer     none (the kernel writes)    this rank
  *  KCR_MAP_FRAMES    see below  none (the peer sends)     this rank
+ *  KCR_MAP_LANES     0        none (the kernel writes)    this rank
  *
- * The last two have the number of a wire where the others have a window's; the
- * index of frames is KCR_FRAMES_INDEX(peer, stream, class).
+ * KCR_MAP_CONN and KCR_MAP_FRAMES have the number of a wire where the others have a
+ * window's; the index of frames is KCR_FRAMES_INDEX(peer, stream, class). The lanes
+ * are a remote window's: a struct kcr_lane_status each, in the order of its list.
+ * Of its lanes each end has parts of its own, and what the other end may
+ * write is written here by its device alone.
  *
  * -EACCES     not for this rank, or PROT_WRITE where it may only read
  * -EPERM      PROT_EXEC
@@ -224,6 +271,7 @@ struct kcr_window_detach {
 #define KCR_MAP_BOARD		3
 #define KCR_MAP_CONN		4
 #define KCR_MAP_FRAMES		5
+#define KCR_MAP_LANES		6
 
 #define KCR_FRAMES_INDEX(peer, stream, class) \
 	((__u64)(peer) | (__u64)(stream) << 10 | (__u64)(class) << 12)
@@ -276,7 +324,8 @@ struct kcr_ack {
 /**
  * struct kcr_status - the mapped status page, written by the kernel alone
  * @events: the rank's event counter; moves when the rank is kicked, when a
- *	rank joins, leaves or dies, and when the world fails
+ *	rank joins, leaves or dies, when the world fails, and when something
+ *	comes by the mesh
  * @pad: keeps the counter, which peers move, in a cache line of its own
  * @cause: 0 while the world is well; else why it failed, and it
  *	never changes again: see KCR_CAUSE_RANK and KCR_CAUSE_ERROR
@@ -463,6 +512,35 @@ struct kcr_conn_status {
 	struct kcr_ring_status rings[KCR_STREAMS][KCR_CLASSES];
 };
 
+/* kcr_lane_status.state */
+#define KCR_LANE_WAITING	1	/* the peer has not made its window yet */
+#define KCR_LANE_READY		2
+#define KCR_LANE_UNEQUAL	3	/* the peer's lane has another depth or capacity */
+#define KCR_LANE_ENDED		4	/* the peer has detached, or the connection has ended */
+
+/**
+ * struct kcr_lane_status - this end of a remote lane, written by the kernel alone
+ * @state: KCR_LANE_*; moves the event counter
+ * @peer_depth: as the peer has it, with KCR_LANE_UNEQUAL
+ * @peer_capacity: likewise
+ * @pad: 0
+ * @put: the last sequence given to KCR_CMD_PUT
+ * @done: all up to this one are at the destination: their places in the image may be
+ *	written again
+ * @acked: the last sequence that KCR_CMD_ACK brought to the source
+ * @pad2: 0
+ */
+struct kcr_lane_status {
+	__u32 state;
+	__u32 peer_depth;
+	__u32 peer_capacity;
+	__u32 pad;
+	__u64 put;
+	__u64 done;
+	__u64 acked;
+	__u8 pad2[24];
+};
+
 /**
  * struct kcr_frames - open a ring of frames from a peer (KCR_IOCTL_FRAMES)
  * @size: sizeof(struct kcr_frames)
@@ -502,6 +580,9 @@ struct kcr_frames {
 #define KCR_CMD_CONNECT		0x15
 #define KCR_CMD_SEND		0x16
 #define KCR_CMD_RELEASE		0x17
+#define KCR_CMD_PUT		0x18
+#define KCR_CMD_ACK		0x19
+#define KCR_CMD_ARM		0x1a
 
 /**
  * struct kcr_wait - sleep until this rank's event counter moves
@@ -691,6 +772,87 @@ struct kcr_release {
 	__u64 sequence;
 };
 
+#define KCR_PUT_MAX		64	/* slots of one KCR_CMD_PUT */
+
+/**
+ * struct kcr_put - send slots of a remote lane's image to its destination
+ * @size: sizeof(struct kcr_put)
+ * @flags: must be 0
+ * @window: a remote window
+ * @peer: the destination
+ * @sequence: the first slot's; the slot lies at (sequence - 1) % depth
+ * @count: how many, 1 .. KCR_PUT_MAX, and at most the lane's depth
+ * @reserved: 0
+ *
+ * Of each slot what is used, from its sequence to its guard, by the length that it has
+ * at this moment. The first sequence of a lane may be any but 0; the others follow
+ * on it. Answers 0 when all are handed to the device; they may not change until
+ * kcr_lane_status.done has come to them. They may reach the destination in any order.
+ *
+ * -ENOBUFS    the lane is waiting for the peer, or the device's queue is full; then
+ *             the event counter moves when there is room. Nothing was sent
+ * -EALREADY   a slot with this sequence was sent
+ * -EMSGSIZE   a slot says that it has more bytes than the lane's capacity
+ * -EPROTO     the peer's lane is not the same (KCR_LANE_UNEQUAL)
+ * -ENOTCONN   no connection, it is not up, or KCR_LANE_ENDED
+ * -ENXIO      no such remote window, or no lane to this peer in it
+ */
+struct kcr_put {
+	__u32 size;
+	__u32 flags;
+	__u32 window;
+	__u32 peer;
+	__u64 sequence;
+	__u32 count;
+	__u32 reserved;
+};
+
+/**
+ * struct kcr_put_ack - send a remote lane's acknowledgement to its source (KCR_CMD_ACK)
+ * @size: sizeof(struct kcr_put_ack)
+ * @flags: must be 0
+ * @window: a remote window
+ * @peer: the source
+ *
+ * The struct kcr_ack at the beginning of this rank's page, as it is at this
+ * moment. Answers 0 when it is handed to the device, or is to follow one that is on its
+ * way; of several that wait the last one goes.
+ *
+ * Errors are KCR_CMD_PUT's, of those but -EALREADY and -EMSGSIZE.
+ */
+struct kcr_put_ack {
+	__u32 size;
+	__u32 flags;
+	__u32 window;
+	__u32 peer;
+};
+
+/* kcr_arm.flags: wait as the lane's source, for acknowledgements, and for @done. */
+#define KCR_ARM_SOURCE		0x1
+
+/**
+ * struct kcr_arm - say that this rank is about to sleep (KCR_CMD_ARM)
+ * @size: sizeof(struct kcr_arm)
+ * @flags: KCR_ARM_SOURCE or 0
+ * @window: a remote window
+ * @peer: the other end
+ * @seen: the last sequence that came: of a slot or, as the source, an acknowledgement
+ *
+ * The event counter moves, once, when the peer has put or acknowledged something newer,
+ * at once if it has. As the source it also moves when one more
+ * of the slots that are on their way has arrived. Call it after the event counter was
+ * read, and look at the lane again before KCR_CMD_WAIT.
+ *
+ * Errors are as of KCR_CMD_ACK.
+ */
+struct kcr_arm {
+	__u32 size;
+	__u32 flags;
+	__u32 window;
+	__u32 peer;
+	__u64 seen;
+};
+
 /**
  * struct kcr_info - the next member that the caller may see (KCR_IOCTL_INFO)
  * @size: sizeof(struct kcr_info)
@@ -749,5 +911,8 @@ struct kcr_info {
 #define KCR_IOCTL_CONNECT	_IO(KCR_IOCTL_TYPE, KCR_CMD_CONNECT)
 #define KCR_IOCTL_SEND		_IO(KCR_IOCTL_TYPE, KCR_CMD_SEND)
 #define KCR_IOCTL_RELEASE	_IO(KCR_IOCTL_TYPE, KCR_CMD_RELEASE)
+#define KCR_IOCTL_PUT		_IO(KCR_IOCTL_TYPE, KCR_CMD_PUT)
+#define KCR_IOCTL_ACK		_IO(KCR_IOCTL_TYPE, KCR_CMD_ACK)
+#define KCR_IOCTL_ARM		_IO(KCR_IOCTL_TYPE, KCR_CMD_ARM)
 
 #endif /* _UAPI_LINUX_KCOLLRING_H */
