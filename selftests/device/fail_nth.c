@@ -738,6 +738,94 @@ FIXTURE_VARIANT_ADD(fail_nth, map_frames) {
 	},
 };
 
+/* ---- lanes of remote windows; rank 1 has made its own ---- */
+
+#define REMOTE	1
+
+static const struct kcr_lane_desc lane_out = { 0, 1, 3, 700000 };
+static const struct kcr_lane_desc lane_in = { 1, 0, 3, 700000 };
+
+static int before_out(struct scene *s)
+{
+	return connected(s) ?: mesh_window(s->fd[1], REMOTE, &lane_out, 1);
+}
+
+static int before_in(struct scene *s)
+{
+	return connected(s) ?: mesh_window(s->fd[1], REMOTE, &lane_in, 1);
+}
+
+static int call_out(struct scene *s)
+{
+	return FAULTS_IN(&s->faults, mesh_window(s->fd[0], REMOTE, &lane_out, 1));
+}
+
+static int call_in(struct scene *s)
+{
+	return FAULTS_IN(&s->faults, mesh_window(s->fd[0], REMOTE, &lane_in, 1));
+}
+
+static int check_out(struct scene *s)
+{
+	return DEV_SOON(20, !mesh_put(s->fd[0], REMOTE, 1, 1, 1)) ? 0 : -ETIMEDOUT;
+}
+
+static int check_in(struct scene *s)
+{
+	return DEV_SOON(20, !mesh_ack(s->fd[0], REMOTE, 1)) ? 0 : -ETIMEDOUT;
+}
+
+FIXTURE_VARIANT_ADD(fail_nth, remote_source) {
+	.of = {
+		.needs_mesh = true,
+		.prepare = before_out,
+		.call = call_out,
+		.check = check_out,
+		.least = 8,
+	},
+};
+
+FIXTURE_VARIANT_ADD(fail_nth, remote_destination) {
+	.of = {
+		.needs_mesh = true,
+		.prepare = before_in,
+		.call = call_in,
+		.check = check_in,
+		.least = 8,
+	},
+};
+
+static int ready_to_put(struct scene *s)
+{
+	return before_out(s) ?: mesh_window(s->fd[0], REMOTE, &lane_out, 1) ?: check_out(s);
+}
+
+/* The second slot: the first showed that the lane is ready. */
+static int call_put(struct scene *s)
+{
+	struct kcr_put args = {
+		.size = sizeof(args), .window = REMOTE, .peer = 1, .sequence = 2, .count = 1,
+	};
+
+	return command(s, &args, sizeof(args));
+}
+
+static int check_put(struct scene *s)
+{
+	return mesh_put(s->fd[0], REMOTE, 1, 2, 1) == -EALREADY ? 0 : -EBADE;
+}
+
+FIXTURE_VARIANT_ADD(fail_nth, put) {
+	.of = {
+		.needs_mesh = true,
+		.command = KCR_CMD_PUT,
+		.prepare = ready_to_put,
+		.call = call_put,
+		.check = check_put,
+		.least = 1,
+	},
+};
+
 /* From rank 1, whose descriptor is put first; the frame comes to rank 0. */
 static int ready_to_send(struct scene *s)
 {

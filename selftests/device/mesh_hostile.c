@@ -979,20 +979,6 @@ BREAKS_BY_SAYING(fail_rank_most, m.type = RAW_FAIL; m.fail.rank = ~0u; m.fail.er
 BREAKS_BY_SAYING(fail_nothing, m.type = RAW_FAIL);
 BREAKS_BY_SAYING(fail_error, m.type = RAW_FAIL; m.fail.error = 4096);
 
-/* One more than there is credit for, whatever of it is said. */
-static int break_arms_without_credit(struct victim *v, struct raw *r)
-{
-	struct raw_message m = raw_about_end(RAW_ARM, 3, 0, 0);
-	int err = 0;
-
-	/* Faster than it can give them back. */
-	for (int i = 0; i < RAW_SENDS && !err; i++)
-		err = raw_say(r, &m);
-	return err;
-}
-
-FIXTURE_VARIANT_ADD(breaks, arms_without_credit) BREAKS(arms_without_credit);
-
 /* More than there is room for: the device gives the whole receive back. */
 static int break_a_byte_too_many(struct victim *v, struct raw *r)
 {

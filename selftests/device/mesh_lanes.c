@@ -46,9 +46,7 @@ FIXTURE_SETUP(lanes)
 	}
 }
 
-#define SELF FIXTURE_DATA(lanes) *self
-
-static void unmap(SELF)
+static void unmap(struct _test_data_lanes *self)
 {
 	for (int i = 0; i < RANKS; i++)
 		for (int j = 0; j < LANES; j++)
@@ -66,13 +64,13 @@ FIXTURE_TEARDOWN(lanes)
 	MESH_EXPECT_NOTHING_LEFT();
 }
 
-static void set_list(SELF, __u32 depth, __u32 capacity)
+static void set_list(struct _test_data_lanes *self, __u32 depth, __u32 capacity)
 {
 	self->list[0] = (struct kcr_lane_desc){ 0, 1, depth, capacity };
 	self->list[1] = (struct kcr_lane_desc){ 1, 0, depth, capacity };
 }
 
-static int map(SELF, int rank)
+static int map(struct _test_data_lanes *self, int rank)
 {
 	int err = 0;
 
@@ -83,17 +81,18 @@ static int map(SELF, int rank)
 }
 
 /* One rank's window, which may have to wait for the end of an earlier one. */
-static int make(SELF, int rank)
+static int make(struct _test_data_lanes *self, int rank)
 {
-	int err;
+	int err = -EBUSY;
 
-	if (!DEV_SOON(10, (err = mesh_window(self->fd[rank], WINDOW, self->list, LANES)) !=
-			  -EBUSY))
-		return -ETIME;
+	DEV_SOON(10, ({
+		err = mesh_window(self->fd[rank], WINDOW, self->list, LANES);
+		err != -EBUSY;
+	}));
 	return err ?: map(self, rank);
 }
 
-static bool is_state(SELF, __u32 state)
+static bool is_state(struct _test_data_lanes *self, __u32 state)
 {
 	for (int i = 0; i < RANKS; i++)
 		for (int j = 0; j < LANES; j++)
@@ -102,7 +101,7 @@ static bool is_state(SELF, __u32 state)
 	return true;
 }
 
-static int open_both(SELF, __u32 depth, __u32 capacity)
+static int open_both(struct _test_data_lanes *self, __u32 depth, __u32 capacity)
 {
 	int err;
 
@@ -113,7 +112,7 @@ static int open_both(SELF, __u32 depth, __u32 capacity)
 	return DEV_SOON(10, is_state(self, KCR_LANE_READY)) ? 0 : -ETIMEDOUT;
 }
 
-static int close_both(SELF)
+static int close_both(struct _test_data_lanes *self)
 {
 	unmap(self);
 	return dev_detach(self->fd[0], WINDOW) ?: dev_detach(self->fd[1], WINDOW);
@@ -273,7 +272,8 @@ TEST_F(lanes, acknowledgements)
 		ASSERT_EQ(0, mesh_ack(self->fd[1], WINDOW, 0));
 		if (s % 10 && s < 980)
 			continue;
-		ASSERT_TRUE(DEV_SOON(10, __atomic_load_n(&theirs->sequence, __ATOMIC_ACQUIRE) == s));
+		ASSERT_TRUE(DEV_SOON(10, __atomic_load_n(&theirs->sequence, __ATOMIC_ACQUIRE) ==
+				     s));
 		ASSERT_TRUE(DEV_SOON(10, __atomic_load_n(&theirs->complement, __ATOMIC_ACQUIRE) ==
 				     ~s));
 		ASSERT_TRUE(DEV_SOON(10, __atomic_load_n(&SLOTS->status->acked,

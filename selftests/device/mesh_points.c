@@ -15,6 +15,7 @@
 
 struct scene {
 	struct mesh_ranks r;
+	struct mesh_lane lane[2];	/* of whom, while there is one */
 	int refused;		/* calls with -ENOMEM, which worked when repeated */
 };
 
@@ -128,6 +129,39 @@ static bool pass_frame(struct __test_metadata *_metadata, struct scene *scene,
 	return true;
 }
 
+#define WINDOW 3
+
+/* A window with a lane of several registrations, and one slot and its acknowledgement. */
+static bool pass_slot(struct __test_metadata *_metadata, struct scene *scene, int from, int to)
+{
+	const struct kcr_lane_desc list = { from, to, 3, 700000 };
+	struct mesh_lane lane[2] = { };
+	struct mesh_ranks *r = &scene->r;
+
+	for (int i = 0; i < 2; i++)
+		MUST_WORK(r, mesh_window(r->fd[i], WINDOW + from, &list, 1));
+	for (int i = 0; i < 2; i++) {
+		EXPECT_EQ(0, mesh_lane_map(&scene->lane[i], r->fd[i], i, WINDOW + from, &list, 1,
+					   0));
+		lane[i] = scene->lane[i];
+		MUST_COME(r, mesh_lane_state(&lane[i]) == KCR_LANE_READY);
+	}
+	mesh_slot_write(&lane[from], 1, 9000);
+	MUST_WORK(r, mesh_put(r->fd[from], WINDOW + from, to, 1, 1));
+	MUST_COME(r, mesh_slot_has(&lane[to], 1, 9000));
+	lane[to].ack->sequence = 1;
+	MUST_WORK(r, mesh_ack(r->fd[to], WINDOW + from, from));
+	MUST_COME(r, __atomic_load_n(&lane[from].ack->sequence, __ATOMIC_ACQUIRE) == 1);
+	MUST_WORK(r, mesh_arm(r->fd[to], WINDOW + from, from, 0, 0));
+	for (int i = 0; i < 2; i++) {
+		mesh_lane_unmap(&scene->lane[i]);
+		MUST_WORK(r, dev_detach(r->fd[i], WINDOW + from));
+	}
+	/* They go when both ends have agreed: not in the middle of the next call. */
+	MUST_COME(r, !dev_read_number(MESH_COUNTERS "lanes"));
+	return true;
+}
+
 /* Connect, send one frame of every @step-th class either way. Does it live? */
 static bool use(struct __test_metadata *_metadata, struct scene *scene, int step)
 {
@@ -149,7 +183,7 @@ static bool use(struct __test_metadata *_metadata, struct scene *scene, int step
 		for (i = 0; i < 2; i++)
 			if (!pass_frame(_metadata, scene, i, !i, class))
 				return false;
-	return true;
+	return pass_slot(_metadata, scene, 0, 1) && pass_slot(_metadata, scene, 1, 0);
 }
 
 /* As documented: this node could not, the other could not, or it went. */
@@ -232,6 +266,8 @@ TEST_F_TIMEOUT(mesh_points, each, 600)
 			EXPECT_TRUE(k && was_hit());
 			expect_broken(_metadata, &self->scene, k);
 		}
+		for (int i = 0; i < 2; i++)
+			mesh_lane_unmap(&self->scene.lane[i]);
 		mesh_ranks_close(r);
 		DEV_EXPECT_NOTHING_LEFT(&self->before);
 		MESH_EXPECT_NOTHING_LEFT();

@@ -7,6 +7,8 @@
  *	wait	one parks commands in a ring, the other sleeps in the ioctl
  *	send	both send frames to the peer, one through a ring
  *	connect	one connects over several wires, the other maps their pages
+ *	lanes	one puts, the other makes and gives up the window of that, acknowledges
+ *		and arms; the peer does all of it
  *
  *	leave	LEAVE, or first the window is given up
  *	close	the last descriptor is closed
@@ -38,7 +40,7 @@
 #define ERRNOS	256
 #define CLOSERS	4
 
-enum act { ACT_MMAP, ACT_WAIT, ACT_SEND, ACT_CONNECT };
+enum act { ACT_MMAP, ACT_WAIT, ACT_SEND, ACT_CONNECT, ACT_LANES };
 enum end { END_LEAVE, END_CLOSE, END_KILL, END_EXEC, END_CANCEL, END_FAIL, END_REMOVE };
 
 static const struct kcr_lane_desc lanes[] = {
@@ -91,7 +93,8 @@ static bool is_another_process(const struct race *r)
 
 static bool needs_rdma(enum act act, enum end end)
 {
-	return act == ACT_SEND || act == ACT_CONNECT || end == END_REMOVE;
+	return act == ACT_SEND || act == ACT_CONNECT || act == ACT_LANES ||
+	       end == END_REMOVE;
 }
 
 static __u32 other(const struct race *r)
@@ -364,6 +367,64 @@ static void peer_connects(struct actor *a)
 	}
 }
 
+/* ---- lanes ---- */
+
+#define REMOTE	(WINDOW + 1)
+
+static int put_once(int fd, __u32 peer, __u64 *sequence)
+{
+	int err = mesh_put(fd, REMOTE, peer, *sequence, 1);
+
+	if (!err || err == -EALREADY)
+		++*sequence;
+	else if (err == -EINVAL)
+		*sequence = 1;
+	else
+		sched_yield();
+	return err;
+}
+
+static int change_lanes(int fd, __u32 peer, unsigned int *seed)
+{
+	switch (rand_r(seed) % 8) {
+	case 0:
+		return dev_detach(fd, REMOTE);
+	case 1:
+	case 2:
+		return mesh_window(fd, REMOTE, lanes, 2);
+	case 3:
+	case 4:
+		return mesh_ack(fd, REMOTE, peer);
+	default:
+		return mesh_arm(fd, REMOTE, peer, rand_r(seed) & 1, rand_r(seed) % 4);
+	}
+}
+
+static void act_lanes(struct actor *a)
+{
+	struct race *r = a->r;
+	__u64 sequence = 1;
+	int err;
+
+	do {
+		err = a->number ? change_lanes(r->fd, other(r), &a->seed) :
+				  put_once(r->fd, other(r), &sequence);
+	} while (!is_final(note(r, err)) && !is_stopped(r));
+}
+
+static void peer_lanes(struct actor *a)
+{
+	struct race *r = a->r;
+	__u64 sequence = 1;
+
+	while (!is_stopped(r)) {
+		put_once(r->peer_fd, r->rank, &sequence);
+		change_lanes(r->peer_fd, r->rank, &a->seed);
+		if (rand_r(&a->seed) % 8 == 0)
+			jitter(&a->seed);
+	}
+}
+
 /* ---- the two sides ---- */
 
 static void *actor_main(void *arg)
@@ -373,6 +434,7 @@ static void *actor_main(void *arg)
 		[ACT_WAIT] = act_wait,		/* starts by itself */
 		[ACT_SEND] = act_send,
 		[ACT_CONNECT] = act_connect,
+		[ACT_LANES] = act_lanes,
 	};
 	struct actor *a = arg;
 
@@ -390,6 +452,7 @@ static void *peer_main(void *arg)
 		[ACT_WAIT] = peer_kicks,
 		[ACT_SEND] = peer_releases,
 		[ACT_CONNECT] = peer_connects,
+		[ACT_LANES] = peer_lanes,
 	};
 	struct actor *a = arg;
 
@@ -803,6 +866,15 @@ static const struct rule rules[] = {
 	{ BIT(ACT_CONNECT), ALL, ENXIO },
 	{ BIT(ACT_SEND), ALL, ENOBUFS },
 	{ BIT(ACT_SEND), ENDED | BIT(END_REMOVE), ENOTCONN },
+	/* Either side may have no window at the moment, or one that goes. */
+	{ BIT(ACT_LANES), ALL, ENXIO },
+	{ BIT(ACT_LANES), ALL, ENOENT },
+	{ BIT(ACT_LANES), ALL, ENOBUFS },
+	{ BIT(ACT_LANES), ALL, ENOTCONN },
+	{ BIT(ACT_LANES), ALL, EBUSY },
+	{ BIT(ACT_LANES), ALL, EEXIST },
+	{ BIT(ACT_LANES), ALL, EALREADY },
+	{ BIT(ACT_LANES), ALL, EINVAL },
 	{ BIT(ACT_WAIT), ALL, ETIMEDOUT },
 	/* By io_uring, when its submitter goes; by LEAVE, when a round is over. */
 	{ BIT(ACT_WAIT), GONE, ECANCELED },
@@ -962,6 +1034,11 @@ TEST_F_TIMEOUT(race, send, 300)
 TEST_F_TIMEOUT(race, connect, 300)
 {
 	run_pair(_metadata, ACT_CONNECT, self->r, &self->before);
+}
+
+TEST_F_TIMEOUT(race, lanes, 300)
+{
+	run_pair(_metadata, ACT_LANES, self->r, &self->before);
 }
 
 /* ---- one of a kind; nobody else may use the module ---- */

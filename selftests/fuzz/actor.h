@@ -151,6 +151,44 @@ static inline void fill_window(struct actor *a, const struct op *o, void *args)
 	}
 }
 
+/* The same lists, most of which name others' lanes. */
+static inline void fill_remote(struct actor *a, const struct op *o, void *args)
+{
+	struct kcr_window *w = args;
+
+	fill_window(a, o, args);
+	w->flags ^= KCR_WINDOW_REMOTE;
+}
+
+static inline void fill_put(struct actor *a, const struct op *o, void *args)
+{
+	struct kcr_put *p = args;
+
+	p->window = arg(o, "window");
+	p->peer = arg(o, "peer");
+	p->sequence = arg(o, "sequence");
+	p->count = arg(o, "count");
+	p->reserved = arg(o, "reserved");
+}
+
+static inline void fill_ack(struct actor *a, const struct op *o, void *args)
+{
+	struct kcr_put_ack *p = args;
+
+	p->window = arg(o, "window");
+	p->peer = arg(o, "peer");
+}
+
+static inline void fill_arm(struct actor *a, const struct op *o, void *args)
+{
+	struct kcr_arm *p = args;
+
+	p->flags ^= arg(o, "source") & KCR_ARM_SOURCE;
+	p->window = arg(o, "window");
+	p->peer = arg(o, "peer");
+	p->seen = arg(o, "seen");
+}
+
 static inline void fill_detach(struct actor *a, const struct op *o, void *args)
 {
 	struct kcr_window_detach *d = args;
@@ -822,6 +860,10 @@ const struct op_type op_types[] = {
 		{ "lanes", KIND_SMALL, 2 }, { "list", KIND_FLAGS, 0 }, { "map", KIND_MAP },
 		{ "depth", KIND_SIZE, 4 }, { "capacity", KIND_SIZE, 64 },
 		{ "board", KIND_SIZE, BOARD_BYTES } } },
+	{ "remote", 6, run_call, fill_remote, 0x02, sizeof(struct kcr_window), .args = {
+		{ "window", KIND_WINDOW, 1 },
+		{ "lanes", KIND_SMALL, 2 }, { "list", KIND_FLAGS, 0 }, { "map", KIND_MAP },
+		{ "depth", KIND_SIZE, 4 }, { "capacity", KIND_SIZE, 64 } } },
 	{ "detach", 4, run_call, fill_detach, 0x03, sizeof(struct kcr_window_detach), .args = {
 		{ "window", KIND_WINDOW },
 		{ "reserved", KIND_FLAGS, 0 } } },
@@ -861,6 +903,15 @@ const struct op_type op_types[] = {
 		{ "peer", KIND_RANK, 1 },
 		{ "wire", KIND_WIRE }, { "stream", KIND_STREAM }, { "class", KIND_CLASS },
 		{ "sequence", KIND_SMALL, 1 } } },
+	{ "put", 6, run_call, fill_put, KCR_CMD_PUT, sizeof(struct kcr_put), .args = {
+		{ "window", KIND_WINDOW, 1 }, { "peer", KIND_RANK, 1 },
+		{ "sequence", KIND_SMALL, 1 }, { "count", KIND_SMALL, 1 },
+		{ "reserved", KIND_FLAGS, 0 } } },
+	{ "ack", 5, run_call, fill_ack, KCR_CMD_ACK, sizeof(struct kcr_put_ack), .args = {
+		{ "window", KIND_WINDOW, 1 }, { "peer", KIND_RANK, 1 } } },
+	{ "arm", 5, run_call, fill_arm, KCR_CMD_ARM, sizeof(struct kcr_arm), .args = {
+		{ "window", KIND_WINDOW, 1 }, { "peer", KIND_RANK, 1 },
+		{ "seen", KIND_SMALL, 0 }, { "source", KIND_SMALL, 0 } } },
 	{ "ioctl", 2, run_ioctl, .args = {
 		{ "fd", KIND_FD }, { "request", KIND_NUMBER, KCR_IOCTL_JOIN },
 		{ "size", KIND_SIZE, 64 }, { "seed", KIND_SEED } } },

@@ -60,6 +60,38 @@ static struct raw_ring any_ring(struct chance *c)
 	};
 }
 
+/* About the lane that the victim may have, in the one direction or the other. */
+#define WINDOW		1
+
+static void about_lane(struct peer_fuzz *f, struct raw_message *m)
+{
+	struct chance *c = &f->c;
+	__u16 peer = f->raw.is_active ? 0 : 2;
+	bool is_mine = one_in(c, 2);
+
+	if (m->type == RAW_LANE) {
+		m->lane = (struct raw_lane){
+			.window = WINDOW,
+			.flags = below(c, 2),
+			.source = is_mine ? peer : 1,
+			.destination = is_mine ? 1 : peer,
+			.depth = one_in(c, 4) ? any_number(c) : 4,
+			.capacity = one_in(c, 4) ? any_number(c) : 4000,
+			/* Most of them lead nowhere: what is put there breaks it. */
+			.rkeys = { one_in(c, 2) ? f->raw.mr->rkey : draw(c), },
+		};
+		return;
+	}
+	m->end = (struct raw_end){
+		.window = one_in(c, 8) ? below(c, 20) : WINDOW,
+		.source = one_in(c, 8) ? any_number(c) : is_mine ? peer : 1,
+		.seen = any_number(c),
+	};
+	/* Also too many. */
+	m->credits = one_in(c, 6) ? draw(c) : f->raw.owed;
+	f->raw.owed = 0;
+}
+
 /* ---- what a peer that is up may do ---- */
 
 static void says(struct peer_fuzz *f)
@@ -71,6 +103,8 @@ static void says(struct peer_fuzz *f)
 
 	if (m.type == RAW_FAIL && one_in(c, 2))
 		m.fail = (struct raw_fail){ any_number(c), any_number(c) };
+	else if (m.type >= RAW_LANE && !one_in(c, 4))
+		about_lane(f, &m);
 	else if (one_in(c, 4))
 		for (int i = 0; i < 7; i++) {
 			__u64 word = any_number(c);
@@ -137,8 +171,24 @@ static void victim_acts(struct peer_fuzz *f)
 {
 	struct chance *c = &f->c;
 	__u32 peer = f->raw.is_active ? 0 : 2;
+	struct kcr_lane_desc lanes[] = { { 1, peer, 4, 4000 }, { peer, 1, 4, 4000 } };
 
-	switch (below(c, 4)) {
+	switch (below(c, 9)) {
+	case 4:
+		mesh_window(f->v.fd, WINDOW, lanes, 2);
+		break;
+	case 5:
+		mesh_put(f->v.fd, WINDOW, peer, 1 + below(c, 4), 1 + below(c, 3));
+		break;
+	case 6:
+		mesh_ack(f->v.fd, WINDOW, peer);
+		break;
+	case 7:
+		mesh_arm(f->v.fd, WINDOW, peer, below(c, 2), any_number(c));
+		break;
+	case 8:
+		dev_detach(f->v.fd, WINDOW);
+		break;
 	case 0:
 		mesh_frames(f->v.fd, peer, 0, below(c, KCR_STREAMS), below(c, KCR_CLASSES));
 		break;

@@ -287,7 +287,7 @@ static inline __u64 draw_value(struct chance *c, struct arg_type t)
 	case KIND_WINDOW:
 		return mostly_below(c, 2);
 	case KIND_PART:
-		return mostly_below(c, 6);
+		return mostly_below(c, KCR_MAP_LANES + 1);
 	case KIND_WIRE:
 		return mostly_below(c, 2);
 	case KIND_STREAM:
@@ -394,6 +394,11 @@ static inline void append_world(struct program *p, int ranks, bool is_alone, boo
 	append(p, "0 pause ms=100");
 	for (i = 0; i < ranks; i++)
 		append(p, "%d frames fd=%d peer=%d", ACTOR(i), FD(i), !i);
+	for (i = 0; i < ranks; i++) {
+		append(p, "%d remote fd=%d", ACTOR(i), FD(i));
+		append(p, "%d map fd=%d map=%d window=1 part=%d index=%d prot=%d", ACTOR(i),
+		       FD(i), 6 + FD(i), KCR_MAP_SLOTS, i, PROT_READ | PROT_WRITE);
+	}
 #undef ACTOR
 #undef FD
 }

@@ -158,6 +158,7 @@ struct raw {
 	};
 	/* What was sent. */
 	int sending;
+	unsigned int posted;		/* whose turn it is of the places for messages */
 	enum ibv_wc_status sent;	/* the first that was no success */
 	/* What came: how often, and the last. */
 	unsigned int heard[RAW_TYPES];
@@ -493,7 +494,7 @@ static inline int raw_sent(struct raw *r)
 static inline int raw_post(struct raw *r, enum ibv_wr_opcode opcode, const void *data,
 			   size_t bytes, __u32 rkey, __u64 address, __u32 imm)
 {
-	size_t at = RAW_SEND_AT + (bytes <= 64 ? r->sending % RAW_SENDS * 64 : 0);
+	size_t at = RAW_SEND_AT + (data && bytes <= 64 ? r->posted++ % RAW_SENDS * 64 : 0);
 	struct ibv_sge sge = {
 		.addr = (unsigned long)r->memory + at,
 		.length = bytes,
