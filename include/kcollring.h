@@ -561,12 +561,14 @@ typedef int (*kcr_ring_fn)(void *arg, int origin, uint64_t sequence,
  * that are named here nothing is left, and the world goes on.
  *
  * -EINVAL	a lane given twice, a rank outside the world, source equal to destination, zero
- *		depth or capacity, a lane of 4 GiB and more, an unknown flag, a NULL pointer
+ *		depth or capacity, a lane of 4 GiB and more, an unknown flag, a NULL pointer;
+ *		between nodes a capacity above 1 MiB, or more slots than the module can let
+ *		the source into: kcr_remote_depth_max() of linux/kcollring.h
  * -EPROTO	ranks list different lanes, or pass different flags
  * -ENOMEM, -EDQUOT	a rank has no memory for its lanes, or is over a quota
  * -ENOSPC	the module has no window left: a world has 13 rings at most there
- * -EOPNOTSUPP	the world is emulated; or a lane's ranks share no memory, being on different
- *		nodes or joined by KCR_LINK_MESH
+ * -EOPNOTSUPP	the world is emulated; or between nodes the RDMA device does not see memory as
+ *		the CPU does
  * ... and the errors of kcr_allreduce(), which leave the world failed
  */
 int kcr_ring_create(struct kcr_world *world, const struct kcr_lane *lanes,
@@ -589,8 +591,9 @@ int kcr_ring_create(struct kcr_world *world, const struct kcr_lane *lanes,
  * -EUCLEAN	... or is not one, and stays so
  * -EOVERFLOW	the lane's sequences, 2^63 - 1, are used up
  *
- * Nothing was sent after an error. Of several threads that wait for room on
- * one lane any may be the first to find it.
+ * Nothing was sent after an error. A sender to another node also waits, on a raw lane too, for
+ * the RDMA device to have read what was in the slot before. Of several threads that wait for
+ * room on one lane any may be the first to find it.
  */
 int64_t kcr_ring_send(struct kcr_ring *ring, int destination, const void *data,
 		      size_t bytes);

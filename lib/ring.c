@@ -103,6 +103,7 @@ static int alloc_ends(struct kcr_ring *ring)
 		if (ring_is_raw(ring) && l->capacity > copy)
 			copy = l->capacity;
 	}
+	/* One for the state of those between nodes. */
 	ring->mapped = calloc(2 * (tx + rx) + 1, sizeof(*ring->mapped));
 	ring->tx = aligned_alloc(KCR_CACHE_LINE, (tx + 1) * sizeof(*ring->tx));
 	ring->rx = aligned_alloc(KCR_CACHE_LINE, (rx + 1) * sizeof(*ring->rx));
@@ -133,6 +134,7 @@ static void open_tx(struct kcr_ring *ring, const struct ring_lane *lane)
 		.slots = slots_of(lane),
 		.peer = lane->desc.destination,
 		.ack = lane->ack,
+		.remote = lane->status,
 	};
 	pthread_mutex_init(&tx->lock, NULL);
 	ring->to[tx->peer] = tx;
@@ -146,9 +148,12 @@ static void open_rx(struct kcr_ring *ring, const struct ring_lane *lane)
 		.slots = slots_of(lane),
 		.peer = lane->desc.source,
 		.ack = lane->ack,
+		.remote = lane->status,
 	};
 	pthread_mutex_init(&rx->ack_lock, NULL);
 	ring_count(rx->ack, 0);
+	if (rx->remote)
+		ring_mesh_ack(ring, rx);
 	ring->from[rx->peer] = rx;
 }
 
@@ -169,11 +174,13 @@ static int check_ways(const struct kcr_ring *ring)
 	for (size_t i = 0; i < ring->count; i++) {
 		const struct kcr_lane *l = &ring->lanes[i].desc;
 
+		int err;
+
 		if (link_shares_node(ring->link, l->source, l->destination))
 			continue;
-		return kcr_fail(NULL, -EOPNOTSUPP,
-				"lane %d -> %d: the two ranks share no memory, and lanes over the mesh are not there yet",
-				l->source, l->destination);
+		err = ring_mesh_check(ring, l);
+		if (err)
+			return err;
 	}
 	return 0;
 }

@@ -21,12 +21,14 @@
  * @bytes: of its slots, without rounding
  * @slots: mapped, if this rank is one of the two
  * @ack: likewise
+ * @status: of a lane between nodes, else NULL
  */
 struct ring_lane {
 	struct kcr_lane desc;
 	size_t bytes;
 	unsigned char *slots;
 	struct kcr_ack *ack;
+	const struct kcr_lane_status *status;
 };
 
 /**
@@ -35,6 +37,7 @@ struct ring_lane {
  * @slots: with the next sequence
  * @peer: constant; the destination
  * @ack: constant; how far the destination has come
+ * @remote: constant; NULL, or the destination is on another node and the slots are an image
  * @acked: the last good look at it
  * @torn_ns: since when it is not one; 0 if it is
  * @idle: sends that did not wait
@@ -45,6 +48,7 @@ struct ring_tx {
 	struct slots slots;
 	int peer;
 	const struct kcr_ack *ack;
+	const struct kcr_lane_status *remote;
 	uint64_t acked;
 	uint64_t torn_ns;
 	uint64_t idle;
@@ -56,6 +60,7 @@ struct ring_tx {
  * @slots: with the sequence that is delivered next, which only who polls moves, and
  *	others read
  * @peer: constant; the source
+ * @remote: constant; NULL, or the source is on another node
  * @torn_ns: for who polls: since when the next message is damaged; 0 if it is not
  * @err: why nothing comes from here any more, or 0; atomic
  * @ack_lock: for acknowledging: the two that follow
@@ -66,6 +71,7 @@ struct ring_tx {
 struct ring_rx {
 	struct slots slots;
 	int peer;
+	const struct kcr_lane_status *remote;
 	uint64_t torn_ns;
 	int err;
 	pthread_mutex_t ack_lock;
@@ -101,6 +107,8 @@ struct ring_mapping {
  * @mapped: all that is, and @mappings how much
  * @fd: the memory that this rank shares, or -1
  * @window: the module's number for the ring's memory, 0 if it has none
+ * @remote_window: the same for its lanes between nodes, 0 if no rank has any
+ * @has_remote: this rank has, and made the window
  * @patience_ns: damage that stays so long is no write in progress
  * @poll_lock: for who polls: @first, @idle, @copy and @rx
  * @first: which lane the next poll looks at first
@@ -130,6 +138,8 @@ struct kcr_ring {
 	size_t mappings;
 	int fd;
 	unsigned int window;
+	unsigned int remote_window;
+	bool has_remote;
 	uint64_t patience_ns;
 	pthread_mutex_t poll_lock;
 	size_t first;
@@ -212,6 +222,7 @@ bool ring_is_stuck(const struct kcr_ring *ring, uint64_t *since_ns);
  * @ring: the ring
  * @limit_ns: how long
  * @attempt: tries to do what is waited for; -EAGAIN: not yet
+ * @tx: the lane that is to have room, or NULL: then it is a message that is waited for
  * @late: writes the sentence of a wait that has lasted so many seconds; NULL for one
  *	that is nobody's business
  * @began_ns: when it began; 0 while that is not known, which takes a look at the clock
@@ -219,6 +230,7 @@ bool ring_is_stuck(const struct kcr_ring *ring, uint64_t *since_ns);
 struct ring_wait {
 	struct kcr_ring *ring;
 	uint64_t limit_ns;
+	struct ring_tx *tx;
 	int64_t (*attempt)(struct ring_wait *wait);
 	void (*late)(const struct ring_wait *wait, double seconds, char *text,
 		     size_t size);
@@ -248,6 +260,16 @@ void ring_orphan_all(struct kcr_world *w);
 void *ring_map(struct kcr_ring *ring, int fd, uint64_t offset, size_t bytes,
 	       bool is_writable, const char *whose);
 void ring_unmap_all(struct kcr_ring *ring);
+
+/* ring_mesh.c: lanes between nodes, for ring_module.c and for those who use them */
+int ring_mesh_check(const struct kcr_ring *ring, const struct kcr_lane *l);
+int ring_mesh_attach(struct kcr_ring *ring);
+int ring_mesh_map(struct kcr_ring *ring);
+void ring_mesh_detach(struct kcr_ring *ring);
+bool ring_mesh_has_place(const struct ring_tx *tx);
+int ring_mesh_put(struct kcr_ring *ring, struct ring_tx *tx);
+int ring_mesh_ack(struct kcr_ring *ring, struct ring_rx *rx);
+void ring_mesh_arm(struct kcr_ring *ring, const struct ring_tx *tx);
 
 /* ring_module.c and ring_shm.c; and what they have from the links of that name */
 extern const struct ring_carrier_ops ring_module_ops, ring_shm_ops;

@@ -106,7 +106,7 @@ static int module_attach(struct kcr_ring *ring, char *note)
 	if (err)
 		ring->window = 0;
 	free(lanes);
-	return err;
+	return err ?: ring_mesh_attach(ring);
 }
 
 static int map_lane(struct kcr_ring *ring, struct ring_lane *lane, int index)
@@ -139,7 +139,7 @@ static int module_map(struct kcr_ring *ring)
 			err = map_lane(ring, lane, index);
 		index++;
 	}
-	return err;
+	return err ?: ring_mesh_map(ring);
 }
 
 static void module_detach(struct kcr_ring *ring)
@@ -152,6 +152,7 @@ static void module_detach(struct kcr_ring *ring)
 	ring_unmap_all(ring);
 	if (ring->window)
 		ioctl(ring->fd, KCR_IOCTL_WINDOW_DETACH, &args);
+	ring_mesh_detach(ring);
 	ring->window = 0;
 	ring->fd = -1;
 }

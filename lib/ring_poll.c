@@ -240,6 +240,8 @@ KCR_PUBLIC int kcr_ring_ack(struct kcr_ring *ring, int origin, uint64_t sequence
 				(unsigned long long)sequence);
 	pthread_mutex_lock(&rx->ack_lock);
 	result = move_count(ring, rx, sequence);
+	if (result > 0 && rx->remote && !ring_is_raw(ring))
+		result = ring_mesh_ack(ring, rx);
 	pthread_mutex_unlock(&rx->ack_lock);
 	if (result > 0 && !ring_is_raw(ring))
 		link_wake(ring->link, origin);

@@ -12,7 +12,6 @@
 /* A wait for room, with what is to be sent. */
 struct sending {
 	struct ring_wait wait;
-	struct ring_tx *tx;
 	const void *data;
 	uint32_t bytes;
 };
@@ -69,7 +68,7 @@ static int read_acks(struct kcr_ring *ring, struct ring_tx *tx)
 		return bad_count(ring, tx, -ESTALE, found);
 	if (found > sent)
 		return bad_count(ring, tx, -ERANGE, found);
-	tx->acked = found;
+	__atomic_store_n(&tx->acked, found, __ATOMIC_RELAXED);
 	ring_raise(&tx->max_lag, sent - found);
 	return 0;
 }
@@ -88,6 +87,8 @@ static int make_room(struct kcr_ring *ring, struct ring_tx *tx)
 		return kcr_fail(NULL, -EOVERFLOW,
 				"ring %u: lane %d -> %d: its sequences are used up",
 				ring->number, ring->rank, tx->peer);
+	if (tx->remote && !ring_mesh_has_place(tx))
+		return -EAGAIN;
 	if (ring_is_raw(ring) || !is_full(tx))
 		return 0;
 	err = read_acks(ring, tx);
@@ -110,12 +111,29 @@ static int check_peer(const struct kcr_ring *ring, const struct ring_tx *tx)
 	return 0;
 }
 
+/* The next message: its sequence, or as ring_mesh_put(). */
+static int64_t send_next(struct kcr_ring *ring, struct ring_tx *tx, const void *data,
+			 uint32_t bytes)
+{
+	int64_t sequence = tx->slots.next;
+	int err;
+
+	ring_write(&tx->slots, sequence, data, bytes);
+	err = tx->remote ? ring_mesh_put(ring, tx) : 0;
+	if (err)
+		return err;
+	ring_add(&tx->slots.next, 1);
+	ring_add(&tx->sent, 1);
+	ring_add(&tx->bytes, bytes);
+	return sequence;
+}
+
 /* The message's sequence, -EAGAIN if there is no room, or an error. */
 static int64_t try_to_send(struct ring_wait *wait)
 {
 	struct sending *s = (struct sending *)wait;
 	struct kcr_ring *ring = wait->ring;
-	struct ring_tx *tx = s->tx;
+	struct ring_tx *tx = wait->tx;
 	int64_t result;
 
 	result = check_peer(ring, tx);
@@ -123,17 +141,13 @@ static int64_t try_to_send(struct ring_wait *wait)
 		return result;
 	pthread_mutex_lock(&tx->lock);
 	result = make_room(ring, tx);
-	if (!result) {
-		result = tx->slots.next;
-		ring_write(&tx->slots, result, s->data, s->bytes);
-		ring_add(&tx->slots.next, 1);
-		ring_add(&tx->sent, 1);
-		ring_add(&tx->bytes, s->bytes);
-	}
+	if (!result)
+		result = send_next(ring, tx, s->data, s->bytes);
 	if (result == -EAGAIN || ring_is_raw(ring))
 		ring_look_at_times(ring, &tx->idle, RING_IDLE_SENDS);
 	pthread_mutex_unlock(&tx->lock);
-	if (result > 0)
+	/* The module wakes those of other nodes. */
+	if (result > 0 && !tx->remote)
 		link_wake(ring->link, tx->peer);
 	return result;
 }
@@ -141,7 +155,7 @@ static int64_t try_to_send(struct ring_wait *wait)
 static void no_room(const struct ring_wait *wait, double seconds, char *text,
 		    size_t size)
 {
-	const struct ring_tx *tx = ((const struct sending *)wait)->tx;
+	const struct ring_tx *tx = wait->tx;
 
 	snprintf(text, size,
 		 "ring %u: lane %d -> %d is full: rank %d has not acknowledged any of %u messages for %.1f s",
@@ -195,14 +209,14 @@ KCR_PUBLIC int64_t kcr_ring_send_timeout(struct kcr_ring *ring, int destination,
 	result = ring_enter(ring) ?: check_message(ring, destination, data, bytes);
 	if (result)
 		return result;
-	s.tx = ring->to[destination];
+	s.wait.tx = ring->to[destination];
 	result = try_to_send(&s.wait);
 	if (result != -EAGAIN)
 		return result;
 	s.wait.began_ns = process_now_ns();
 	result = ring_wait_timeout(&s.wait, timeout_ns);
 	if (timeout_ns)
-		count_wait(s.tx, process_now_ns() - s.wait.began_ns);
+		count_wait(s.wait.tx, process_now_ns() - s.wait.began_ns);
 	return result;
 }
 

@@ -136,8 +136,10 @@ static int64_t sleep_once(struct ring_wait *w, bool *is_warned)
 	struct link *link = w->ring->link;
 	uint64_t seen = link_lie_down(link);
 	uint64_t waited, ns;
-	int64_t result = w->attempt(w);
+	int64_t result;
 
+	ring_mesh_arm(w->ring, w->tx);
+	result = w->attempt(w);
 	if (result == -EAGAIN) {
 		waited = process_now_ns() - w->began_ns;
 		if (waited >= w->limit_ns) {
