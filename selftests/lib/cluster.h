@@ -173,7 +173,7 @@ static inline long cluster_counter(const char *name)
 }
 
 static const char *const cluster_counters[] = {
-	"conns", "ids", "pds", "qps", "cqs", "mrs", "rings", "sources",
+	"conns", "ids", "pds", "qps", "cqs", "mrs", "rings", "sources", "lanes",
 };
 
 /* Until nothing of the mesh is alive on this node: what is left, or NULL. */
