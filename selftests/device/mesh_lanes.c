@@ -26,24 +26,28 @@ FIXTURE(lanes) {
 	struct mesh_lane lane[RANKS][LANES];	/* of whom, which */
 };
 
-FIXTURE_SETUP(lanes)
+static void begin(struct __test_metadata *_metadata, struct _test_data_lanes *self)
 {
-	const char *missing = mesh_missing();
-	int i;
-
-	self->r.n = 0;
-	self->before = dev_counters();
-	if (missing)
-		SKIP(return, "%s", missing);
 	ASSERT_EQ(0, mesh_ranks_open(&self->r, RANKS)) {
 		MESH_LOG(self->r.status[0][1]);
 		MESH_LOG(self->r.status[1][0]);
 	}
 	self->fd = self->r.fd;
-	for (i = 0; i < RANKS; i++) {
+	for (int i = 0; i < RANKS; i++) {
 		self->status[i] = dev_status(self->fd[i]);
 		ASSERT_NE(MAP_FAILED, self->status[i]);
 	}
+}
+
+FIXTURE_SETUP(lanes)
+{
+	const char *missing = mesh_missing();
+
+	self->r.n = 0;
+	self->before = dev_counters();
+	if (missing)
+		SKIP(return, "%s", missing);
+	begin(_metadata, self);
 }
 
 static void unmap(struct _test_data_lanes *self)
@@ -53,15 +57,22 @@ static void unmap(struct _test_data_lanes *self)
 			mesh_lane_unmap(&self->lane[i][j]);
 }
 
-FIXTURE_TEARDOWN(lanes)
+static void end(struct __test_metadata *_metadata, struct _test_data_lanes *self)
 {
 	unmap(self);
-	for (int i = 0; i < RANKS; i++)
+	for (int i = 0; i < RANKS; i++) {
 		if (self->status[i])
 			munmap(self->status[i], sizeof(*self->status[i]));
+		self->status[i] = NULL;
+	}
 	mesh_ranks_close(&self->r);
 	DEV_EXPECT_NOTHING_LEFT(&self->before);
 	MESH_EXPECT_NOTHING_LEFT();
+}
+
+FIXTURE_TEARDOWN(lanes)
+{
+	end(_metadata, self);
 }
 
 static void set_list(struct _test_data_lanes *self, __u32 depth, __u32 capacity)
@@ -939,6 +950,43 @@ TEST_F(lanes, leaves)
 	EXPECT_TRUE(DEV_SOON(10, mesh_state(self->r.status[1][0]) == KCR_CONN_LEFT));
 	EXPECT_EQ(0, dev_cause(self->status[1]));
 	EXPECT_EQ(0, dev_detach(self->fd[1], WINDOW));
+}
+
+#define FAIL_COMPLETION	MESH_COUNTERS "fail_completion"
+
+/* F3: whichever work request fails, both ends and their world do; nothing is taken as done. */
+TEST_F_TIMEOUT(lanes, failed_completions, 120)
+{
+	int k, i;
+
+	if (access(FAIL_COMPLETION, W_OK))
+		SKIP(return, "no " FAIL_COMPLETION ": debugfs, and root");
+	for (k = 1; k <= 12; k++) {
+		ASSERT_EQ(0, open_both(self, 4, 5000));
+		ASSERT_EQ(0, dev_write_number(FAIL_COMPLETION, k));
+		for (__u64 s = 1; s <= 500; s++) {
+			mesh_slot_write(IMAGE, s, s * 617 % 5001);
+			mesh_arm(self->fd[1], WINDOW, 0, 0, s - 1);
+			if (mesh_put(self->fd[0], WINDOW, 1, s, 1) ||
+			    mesh_ack(self->fd[1], WINDOW, 0))
+				break;
+			dev_sleep(0.001);
+		}
+		EXPECT_EQ(0, dev_read_number(FAIL_COMPLETION));
+		for (i = 0; i < RANKS; i++) {
+			EXPECT_TRUE(DEV_SOON(10, mesh_state(self->r.status[i][!i]) ==
+					     KCR_CONN_FAILED)) {
+				MESH_LOG(self->r.status[i][!i]);
+			}
+			EXPECT_TRUE(DEV_SOON(10, dev_cause(self->status[i])));
+		}
+		EXPECT_TRUE(self->r.status[0][1]->reason == KCR_REASON_COMPLETION ||
+			    self->r.status[1][0]->reason == KCR_REASON_COMPLETION);
+		EXPECT_TRUE(DEV_SOON(10, is_state(self, KCR_LANE_ENDED)));
+		EXPECT_LE(mesh_lane_done(IMAGE), IMAGE->status->put);
+		end(_metadata, self);
+		begin(_metadata, self);
+	}
 }
 
 struct writer {
