@@ -63,8 +63,11 @@ static void listen_versions(struct kunit *test)
 		u16 version, version_min;
 		bool is_ours;
 	} of[] = {
-		{ 1, 1, true }, { 2, 1, true }, { U16_MAX, 0, true },
-		{ 2, 2, false }, { 0, 0, false }, { U16_MAX, U16_MAX, false },
+		{ WIRE_VERSION, WIRE_VERSION_MIN, true },
+		{ WIRE_VERSION + 1, WIRE_VERSION, true }, { U16_MAX, 0, true },
+		{ WIRE_VERSION + 1, WIRE_VERSION + 1, false },
+		{ WIRE_VERSION_MIN - 1, WIRE_VERSION_MIN - 1, false },
+		{ 0, 0, false }, { U16_MAX, U16_MAX, false },
 		{ 0, U16_MAX, false },
 	};
 	struct fake *f = fake_new(test);

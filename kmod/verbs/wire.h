@@ -28,8 +28,8 @@
 #include <linux/kcollring.h>
 
 #define WIRE_MAGIC		0x6772636bU	/* "kcrg" */
-#define WIRE_VERSION		1
-#define WIRE_VERSION_MIN	1
+#define WIRE_VERSION		2
+#define WIRE_VERSION_MIN	2
 
 #define WIRE_NONCE_BYTES	16
 #define WIRE_PROOF_BYTES	32

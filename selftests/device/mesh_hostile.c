@@ -128,8 +128,8 @@ TEST_F_TIMEOUT(waits, requests, 120)
 #define AT(member) offsetof(struct raw_request, member)
 		{ "no magic", KCR_REASON_FORMAT, 0, AT(magic), 4, 0 },
 		{ "wrong magic", KCR_REASON_FORMAT, 0, AT(magic), 4, RAW_MAGIC ^ 1 },
-		{ "too old", KCR_REASON_VERSION, RAW_VERSION, AT(version), 2, 0 },
-		{ "too new", KCR_REASON_VERSION, RAW_VERSION, AT(version_min), 2, 2 },
+		{ "too old", KCR_REASON_VERSION, RAW_VERSION, AT(version), 2, RAW_VERSION - 1 },
+		{ "too new", KCR_REASON_VERSION, RAW_VERSION, AT(version_min), 2, RAW_VERSION + 1 },
 		{ "reserved", KCR_REASON_FORMAT, 0, AT(reserved) + 7, 1, 1 },
 		{ "another world", KCR_REASON_WORLD, 0, AT(world) + 15, 1, 0 },
 		{ "fewer ranks", KCR_REASON_RANK, 0, AT(ranks), 2, RANKS - 1 },

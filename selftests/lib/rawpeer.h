@@ -23,7 +23,7 @@
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "structs are as on the wire");
 
 #define RAW_MAGIC	0x6772636bU
-#define RAW_VERSION	1
+#define RAW_VERSION	2
 #define RAW_PORT	18917
 
 #define RAW_HELLO	1
