@@ -164,7 +164,7 @@ struct kcr_lane_parts {
 
 enum kcr_attach {
 	KCR_ATTACH_NONE = 0,
-	KCR_ATTACH_PENDING,	/* its memory is being allocated */
+	KCR_ATTACH_PENDING,	/* its memory is being allocated, or forgotten */
 	KCR_ATTACH_DONE,
 	KCR_ATTACH_ENDED,	/* detached, left or died */
 };

@@ -405,14 +405,12 @@ int kcr_window_attach(struct kcr_call *call)
 	return attach_pending(m, nr, there);
 }
 
-/* As unreserve(), for a rank that may not be attached: then -ENOENT. */
-static struct kcr_win *detach(struct kcr_member *m, u32 nr)
+/* The window of this number, if the rank is attached to it. */
+static struct kcr_win *attached_to(struct kcr_member *m, u32 nr)
 {
 	struct kcr_win *win = *place_of(m, nr);
 
-	if (!win || win->attach[m->rank] != KCR_ATTACH_DONE)
-		return ERR_PTR(-ENOENT);
-	return unreserve(m, nr, KCR_ATTACH_ENDED);
+	return win && win->attach[m->rank] == KCR_ATTACH_DONE ? win : NULL;
 }
 
 /**
@@ -425,21 +423,29 @@ int kcr_window_detach(struct kcr_call *call)
 {
 	const struct kcr_window_detach *args = &call->args->detach;
 	struct kcr_member *m = call->member;
-	struct kcr_win *unused;
+	struct kcr_win *win;
+	u32 nr;
 
 	if (args->reserved)
 		return -EOPNOTSUPP;
 	if (args->window >= KCR_MAX_WINDOWS)
 		return -EINVAL;
 
+	nr = array_index_nospec(args->window, KCR_MAX_WINDOWS);
+
+	/* The number is free only when the mesh has forgotten it, too. */
 	mutex_lock(&m->world->mutex);
-	unused = detach(m, array_index_nospec(args->window, KCR_MAX_WINDOWS));
+	win = attached_to(m, nr);
+	if (win)
+		win->attach[m->rank] = KCR_ATTACH_PENDING;
 	mutex_unlock(&m->world->mutex);
-	if (!IS_ERR(unused))
-		kcr_mesh_forget(m, args->window);
-	if (IS_ERR(unused))
-		return PTR_ERR(unused);
-	win_free(unused);
+	if (!win)
+		return -ENOENT;
+	kcr_mesh_forget(m, nr);
+	mutex_lock(&m->world->mutex);
+	win = unreserve(m, nr, KCR_ATTACH_ENDED);
+	mutex_unlock(&m->world->mutex);
+	win_free(win);
 	return 0;
 }
 
@@ -447,7 +453,7 @@ int kcr_window_detach(struct kcr_call *call)
  * kcr_window_detach_all() - detach a member that has ended from its windows
  * @m: the member
  *
- * An attachment that is pending undoes itself.
+ * One that is pending, on its way in or out, is undone by who has it so.
  */
 void kcr_window_detach_all(struct kcr_member *m)
 {
@@ -456,10 +462,10 @@ void kcr_window_detach_all(struct kcr_member *m)
 
 	for (nr = 0; nr < KCR_MAX_WINDOWS; nr++) {
 		mutex_lock(&m->world->mutex);
-		unused = detach(m, nr);
+		unused = attached_to(m, nr) ?
+			 unreserve(m, nr, KCR_ATTACH_ENDED) : NULL;
 		mutex_unlock(&m->world->mutex);
-		if (!IS_ERR(unused))
-			win_free(unused);
+		win_free(unused);
 	}
 }
 
