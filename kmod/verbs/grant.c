@@ -111,16 +111,17 @@ int grant_make(struct conn *c, struct grant *g, struct page **pages, u32 offset,
 /**
  * grant_register() - let the device know, behind what was posted before
  * @c: the connection
- * @g: the grant
+ * @g: the grant; may go only when the request has completed
+ * @cqe: of the request
  *
  * Return: as queue_post().
  */
-int grant_register(struct conn *c, struct grant *g)
+int grant_register(struct conn *c, struct grant *g, struct ib_cqe *cqe)
 {
 	struct ib_reg_wr wr = {
 		.wr = {
 			.opcode = IB_WR_REG_MR,
-			.wr_cqe = &c->reg_cqe,
+			.wr_cqe = cqe,
 		},
 		.mr = g->mr,
 		.key = g->mr->rkey,

@@ -20,7 +20,8 @@
  *
  * An end that is given up stays until the peer has said (UNLANED) that none of its
  * writes is on its way, as it does when it is asked to (UNLANE) and its last one
- * has completed. Then, outside of all locks, the registrations go, and only after
+ * has completed; and until this end's own requests have, since a peer may say anything
+ * at any time, and a registration is still to be used by one that waits. Then, outside of all locks, the registrations go, and only after
  * them the pages. If the connection ends first they go after its queue pair. Since
  * messages keep their order and a window's number stays taken meanwhile, nothing of
  * an earlier lane can be taken for a later one's.
@@ -197,6 +198,7 @@ static struct lane *lane_new(struct conn *c, const struct kcr_remote_lane *args)
 	lane->status = region_get(args->status);
 	lane->shown = args->shown;
 	lane->cqe.done = queue_lane_done;
+	lane->reg_cqe.done = queue_lane_registered;
 	ret = lane->is_source ? make_source(lane) : make_destination(lane);
 	if (ret) {
 		lane_free(lane);
@@ -271,7 +273,7 @@ static bool settle(struct lane *lane)
 
 	lockdep_assert_held(&c->lock);
 
-	if (lane->outstanding)
+	if (lane->outstanding || lane->registering)
 		return false;
 	if (lane->peer_ends) {
 		lane->peer_ends = false;
@@ -293,7 +295,11 @@ static void forget(struct lane *lane)
 		return;
 	lane->ends = true;
 	lane->is_armed = false;
-	lane->say = 0;
+	/*
+	 * A peer that we have heard may have written: it must know what it is that
+	 * ends. And what was acknowledged is acknowledged.
+	 */
+	lane->say &= LANE_ACK | (lane->is_heard ? LANE_TELL : 0);
 	want_said(lane, LANE_END);
 }
 
@@ -458,8 +464,8 @@ static int check_put(struct lane *lane, const struct kcr_put *args,
 
 static int post(struct lane *lane, struct batch *batch)
 {
+	u32 sending = lane->conn->sending, i;
 	int ret;
-	u32 i;
 
 	if (!batch->nr)
 		return 0;
@@ -467,13 +473,12 @@ static int post(struct lane *lane, struct batch *batch)
 		batch->wrs[i - 1].wr.next = &batch->wrs[i].wr;
 	batch->wrs[batch->nr - 1].wr.next = NULL;
 	ret = queue_post(lane->conn, &batch->wrs[0].wr);
-	if (ret)
-		return ret;
-	lane->outstanding += batch->nr;
-	lane->put += batch->nr;
+	/* Also of those that failed the device may have taken some. */
+	lane->outstanding += lane->conn->sending - sending;
+	lane->put += lane->conn->sending - sending;
 	batch->nr = 0;
 	batch->nr_sge = 0;
-	return 0;
+	return ret;
 }
 
 static int add_slot(struct lane *lane, struct batch *batch, u64 place,
@@ -674,12 +679,29 @@ bool lane_sent(struct lane *lane, bool is_done)
 
 	lockdep_assert_held(&lane->conn->lock);
 
+	WARN_ON_ONCE(!lane->outstanding);
 	lane->outstanding--;
 	if (is_done && lane->is_source)
 		is_event = slot_sent(lane);
 	else if (is_done)
 		ack_sent(lane);
 	return settle(lane) || is_event;
+}
+
+/**
+ * lane_registered() - a registration has completed
+ * @lane: whose
+ * @is_done: with success; if not, the connection has failed
+ *
+ * Return: whether the process should know.
+ */
+bool lane_registered(struct lane *lane, bool is_done)
+{
+	lockdep_assert_held(&lane->conn->lock);
+
+	WARN_ON_ONCE(!lane->registering);
+	lane->registering--;
+	return settle(lane);
 }
 
 /* ---- saying ---- */
@@ -726,9 +748,11 @@ static int tell(struct lane *lane)
 	int ret;
 
 	for (; lane->nr_registered < lane->nr_grants; lane->nr_registered++) {
-		ret = grant_register(c, &lane->grants[lane->nr_registered]);
+		ret = grant_register(c, &lane->grants[lane->nr_registered],
+				     &lane->reg_cqe);
 		if (ret)
 			return ret;
+		lane->registering++;
 	}
 	for (i = 0; i < lane->nr_grants; i++)
 		m.lane.rkeys[i] = cpu_to_le32(lane->grants[i].mr->rkey);
@@ -772,8 +796,11 @@ static int say_lane(struct lane *lane)
 
 	if (!lane->is_source && !lane->outstanding)
 		ret = try(lane, LANE_ACK, post_ack);
-	return ret ?: try(lane, LANE_TELL, tell) ?:
-	       try(lane, LANE_END, say_unlane) ?:
+	ret = ret ?: try(lane, LANE_TELL, tell);
+	/* An acknowledgement that waits for the last one goes first. */
+	if (!ret && !(lane->say & LANE_ACK))
+		ret = try(lane, LANE_END, say_unlane);
+	return ret ?:
 	       try(lane, LANE_ARM, say_arm) ?:
 	       try(lane, LANE_RING, say_ring);
 }
@@ -904,6 +931,8 @@ static void hear_unlane(struct conn *c, struct lane *lane, u32 window,
 		lane->is_armed = false;
 		lane->say = 0;
 	}
+	/* Nothing may be written there any more. */
+	lane->say &= ~LANE_ACK;
 	lane->peer_ends = true;
 	settle(lane);
 }

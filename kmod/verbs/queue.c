@@ -65,7 +65,8 @@ static bool check(struct conn *c, const struct ib_wc *wc)
 
 /* One request fewer on its way: there may be room, or nothing left to say. */
 static void sent(struct conn *c, const struct ib_wc *wc, struct buffer *b,
-		 struct lane *lane)
+		 struct lane *lane,
+		 bool (*lane_fn)(struct lane *lane, bool is_done))
 {
 	bool is_done = check(c, wc), is_event;
 
@@ -77,7 +78,7 @@ static void sent(struct conn *c, const struct ib_wc *wc, struct buffer *b,
 	c->sending--;
 	is_event = c->is_starved;
 	c->is_starved = false;
-	if (lane && lane_sent(lane, is_done))
+	if (lane && lane_fn(lane, is_done))
 		is_event = true;
 	conn_push(c);
 	if (c->state == CONN_LEAVING && !c->sending && !c->say)
@@ -89,19 +90,21 @@ static void sent(struct conn *c, const struct ib_wc *wc, struct buffer *b,
 
 static void frame_done(struct ib_cq *cq, struct ib_wc *wc)
 {
-	sent(container_of(wc->wr_cqe, struct conn, frame_cqe), wc, NULL, NULL);
+	sent(container_of(wc->wr_cqe, struct conn, frame_cqe), wc, NULL, NULL,
+	     NULL);
 }
 
 static void reg_done(struct ib_cq *cq, struct ib_wc *wc)
 {
-	sent(container_of(wc->wr_cqe, struct conn, reg_cqe), wc, NULL, NULL);
+	sent(container_of(wc->wr_cqe, struct conn, reg_cqe), wc, NULL, NULL,
+	     NULL);
 }
 
 static void message_done(struct ib_cq *cq, struct ib_wc *wc)
 {
 	struct buffer *b = container_of(wc->wr_cqe, struct buffer, cqe);
 
-	sent(b->conn, wc, b, NULL);
+	sent(b->conn, wc, b, NULL, NULL);
 }
 
 /**
@@ -113,7 +116,19 @@ void queue_lane_done(struct ib_cq *cq, struct ib_wc *wc)
 {
 	struct lane *lane = container_of(wc->wr_cqe, struct lane, cqe);
 
-	sent(lane->conn, wc, NULL, lane);
+	sent(lane->conn, wc, NULL, lane, lane_sent);
+}
+
+/**
+ * queue_lane_registered() - something that the peer may write is registered
+ * @cq: the queue
+ * @wc: how; its cqe is the lane's
+ */
+void queue_lane_registered(struct ib_cq *cq, struct ib_wc *wc)
+{
+	struct lane *lane = container_of(wc->wr_cqe, struct lane, reg_cqe);
+
+	sent(lane->conn, wc, NULL, lane, lane_registered);
 }
 
 static int post_receive(struct conn *c, struct buffer *b)

@@ -59,7 +59,7 @@ static int advertise(struct conn *c, u32 stream, u32 class, u32 depth)
 
 	if (c->state != CONN_UP || c->peer_has_left)
 		return -ENOTCONN;
-	ret = grant_register(c, &rx->grant);
+	ret = grant_register(c, &rx->grant, &c->reg_cqe);
 	if (ret)
 		return ret;
 	rx->depth = depth;

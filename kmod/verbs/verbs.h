@@ -189,9 +189,11 @@ struct lane {
 
 	struct lane *next;		/* of those that have ended */
 	struct ib_cqe cqe;
+	struct ib_cqe reg_cqe;
 	u32 state;			/* KCR_LANE_* */
 	u32 say;			/* LANE_* */
 	u32 nr_registered;		/* of grants */
+	u32 registering;		/* of those: not done yet */
 	u32 outstanding;		/* writes on their way */
 	bool is_heard;			/* the peer's LANE came */
 	bool ends;			/* it was forgotten */
@@ -356,6 +358,7 @@ void queue_drain(struct conn *c);
 void queue_destroy_qp(struct conn *c);
 void queue_destroy(struct conn *c);
 void queue_lane_done(struct ib_cq *cq, struct ib_wc *wc);
+void queue_lane_registered(struct ib_cq *cq, struct ib_wc *wc);
 int queue_post(struct conn *c, const struct ib_send_wr *wr);
 int queue_post_message(struct conn *c, const struct wire_message *message);
 
@@ -382,7 +385,7 @@ int ring_release(struct conn *c, const struct kcr_release *args);
 /* grant.c */
 int grant_make(struct conn *c, struct grant *g, struct page **pages, u32 offset,
 	       u32 bytes);
-int grant_register(struct conn *c, struct grant *g);
+int grant_register(struct conn *c, struct grant *g, struct ib_cqe *cqe);
 void grant_free(struct conn *c, struct grant *g);
 
 /* source.c */
@@ -406,6 +409,7 @@ int lane_put(struct conn *c, const struct kcr_put *args);
 int lane_ack(struct conn *c, const struct kcr_put_ack *args);
 int lane_arm(struct conn *c, const struct kcr_arm *args);
 bool lane_sent(struct lane *lane, bool is_done);
+bool lane_registered(struct lane *lane, bool is_done);
 bool lane_say(struct conn *c);
 bool lane_hear(struct conn *c, const struct wire_message *message);
 

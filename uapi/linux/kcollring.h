@@ -158,14 +158,14 @@ struct kcr_lane_desc {
 /* Slots in each of a lane's registrations but the last. */
 static inline __u32 kcr_remote_slots(__u32 capacity)
 {
+	if (!capacity || capacity > KCR_REMOTE_CAPACITY_MAX)
+		return 0;
 	return 0x1f0000U / (((capacity + 7U) / 8U * 8U + 24U + 63U) / 64U * 64U);
 }
 
 /* Most slots that a remote lane can have; 0 if no slot can be so large. */
 static inline __u32 kcr_remote_depth_max(__u32 capacity)
 {
-	if (!capacity || capacity > KCR_REMOTE_CAPACITY_MAX)
-		return 0;
 	return KCR_REMOTE_PARTS * kcr_remote_slots(capacity);
 }
 
@@ -816,7 +816,7 @@ struct kcr_put {
  *
  * The struct kcr_ack at the beginning of this rank's page, as it is at this
  * moment. Answers 0 when it is handed to the device, or is to follow one that is on its
- * way; of several that wait the last one goes.
+ * way; of several that wait the last one goes, unless the membership ends before it can.
  *
  * Errors are KCR_CMD_PUT's, of those but -EALREADY and -EMSGSIZE.
  */
