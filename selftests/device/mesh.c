@@ -986,7 +986,7 @@ TEST_F(mesh_pair, zeroed)
 				TH_LOG("round %d, class %u", round, class);
 			}
 			ASSERT_TRUE(DEV_SOON(10, mesh_limit(self->r.status[0][1], 0, class)));
-			for (s = 1; s <= kcr_ring_depth(class, MESH_DEPTH + 1); s++)
+			for (s = 1; s <= kcr_frames_depth(class, MESH_DEPTH + 1); s++)
 				ASSERT_EQ(0, mesh_send(self->fd[0], 1, 0, 0, 0,
 						       KCR_CLASS_BYTES(class), s));
 			EXPECT_TRUE(DEV_SOON(20, mesh_arrived(to, 0, class) == s - 1));
