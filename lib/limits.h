@@ -102,6 +102,13 @@
  * is not on a CPU for a while. In ns.
  */
 #define RING_PATIENCE_NS	1000000000ull
+/*
+ * Between nodes it lands when the transport has had its way: seven retries of four times
+ * 4096 ns * 2^17 at worst are 15 s, and a node that has died is seen after the module's silent_ms,
+ * 9 s. What stays half landed for longer is damage: of a connection that has broken the
+ * world's end tells before. In ns.
+ */
+#define RING_REMOTE_PATIENCE_NS	30000000000ull
 /* A thread that the module lets not park looks again so soon. In ns. */
 #define RING_NAP_NS		1000000l
 /* Looks at what is not whole before who looks goes on with something else. */

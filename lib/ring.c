@@ -58,6 +58,7 @@ static struct kcr_ring *new_ring(struct kcr_world *w)
 	ring->rank = w->config.rank;
 	ring->fd = -1;
 	ring->patience_ns = RING_PATIENCE_NS;
+	ring->remote_patience_ns = RING_REMOTE_PATIENCE_NS;
 	ring->votes = ring_votes(w->config.size);
 	if (ring->votes)
 		return ring;

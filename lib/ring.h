@@ -110,6 +110,7 @@ struct ring_mapping {
  * @remote_window: the same for its lanes between nodes, 0 if no rank has any
  * @has_remote: this rank has, and made the window
  * @patience_ns: damage that stays so long is no write in progress
+ * @remote_patience_ns: the same on lanes between nodes
  * @poll_lock: for who polls: @first, @idle, @copy and @rx
  * @first: which lane the next poll looks at first
  * @idle: polls in a row that found nothing
@@ -140,7 +141,7 @@ struct kcr_ring {
 	unsigned int window;
 	unsigned int remote_window;
 	bool has_remote;
-	uint64_t patience_ns;
+	uint64_t patience_ns, remote_patience_ns;
 	pthread_mutex_t poll_lock;
 	size_t first;
 	uint64_t idle;
@@ -213,7 +214,7 @@ void ring_count(struct kcr_ack *ack, uint64_t sequence);
 bool ring_read_count(const struct kcr_ack *ack, uint64_t *sequence);
 
 /* ring_send.c */
-bool ring_is_stuck(const struct kcr_ring *ring, uint64_t *since_ns);
+bool ring_is_stuck(const struct kcr_ring *ring, bool is_remote, uint64_t *since_ns);
 
 /* ring_wait.c */
 

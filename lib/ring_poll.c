@@ -50,7 +50,7 @@ static void skip_to(struct ring_rx *rx, uint64_t sequence)
  */
 static bool on_damage(const struct kcr_ring *ring, struct ring_rx *rx)
 {
-	if (!ring_is_stuck(ring, &rx->torn_ns))
+	if (!ring_is_stuck(ring, rx->remote, &rx->torn_ns))
 		return false;
 	rx->torn_ns = 0;
 	ring_add(&rx->corrupt, 1);

@@ -19,17 +19,19 @@ struct sending {
 /**
  * ring_is_stuck() - has damage stayed for too long?
  * @ring: the ring
+ * @is_remote: it is on a lane between nodes, whose transport may take its time
  * @since_ns: since when it is there, kept by the caller; 0 if it was not
  *
  * Asked at each look that finds it.
  */
-bool ring_is_stuck(const struct kcr_ring *ring, uint64_t *since_ns)
+bool ring_is_stuck(const struct kcr_ring *ring, bool is_remote, uint64_t *since_ns)
 {
+	uint64_t patience = is_remote ? ring->remote_patience_ns : ring->patience_ns;
 	uint64_t now = process_now_ns();
 
 	if (!*since_ns)
 		*since_ns = now;
-	return now - *since_ns > ring->patience_ns;
+	return now - *since_ns > patience;
 }
 
 static int bad_count(const struct kcr_ring *ring, const struct ring_tx *tx,
@@ -60,7 +62,7 @@ static int read_acks(struct kcr_ring *ring, struct ring_tx *tx)
 			link_relax();
 			continue;
 		}
-		return ring_is_stuck(ring, &tx->torn_ns) ?
+		return ring_is_stuck(ring, tx->remote, &tx->torn_ns) ?
 		       bad_count(ring, tx, -EUCLEAN, found) : 0;
 	}
 	tx->torn_ns = 0;

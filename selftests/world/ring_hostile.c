@@ -372,6 +372,41 @@ TEST_F(hostile, the_last_sequences)
 	}
 }
 
+/* Between nodes a message or a counter may stay half landed as long as packets are retried. */
+TEST_F(hostile, a_lane_between_nodes_has_more_patience)
+{
+	static const struct kcr_lane_status status = { .done = DEPTH };
+	struct kcr_ack *ack;
+
+	MAKE(0, PATIENCE);
+	self->r[1]->from[0]->remote = &status;
+	ASSERT_EQ(1, SEND(1));
+	slot_of(self->slots, 1)[KCR_SLOT_PAYLOAD] ^= 1;
+	EXPECT_EQ(0, POLL());
+	ranks_sleep(5e-9 * PATIENCE);
+	EXPECT_EQ(0, POLL());
+	EXPECT_EQ(0, STAT(1, corrupt));
+	slot_of(self->slots, 1)[KCR_SLOT_PAYLOAD] ^= 1;
+	EXPECT_EQ(1, POLL());
+	slot_of(self->slots, 2)[0] = 1;
+	self->r[1]->remote_patience_ns = PATIENCE;
+	EXPECT_EQ(-EBADMSG, poll_on(self->r[1], &self->box));
+	self->r[1]->from[0]->remote = NULL;
+
+	for (uint64_t n = 2; n <= DEPTH; n++)
+		ASSERT_EQ(n, SEND(n));
+	self->r[0]->to[1]->remote = &status;
+	ack = self->r[1]->from[0]->ack;
+	ack->sequence = 1;
+	EXPECT_EQ(-EAGAIN, SEND(5));
+	ranks_sleep(5e-9 * PATIENCE);
+	EXPECT_EQ(-EAGAIN, SEND(5));
+	self->r[0]->remote_patience_ns = PATIENCE;
+	EXPECT_EQ(-EUCLEAN, send_on(self->r[0], 5));
+	self->r[0]->to[1]->remote = NULL;
+	ack->sequence = 0;
+}
+
 /* A peer that writes what it may at random: now bytes, now what looks like a message. */
 struct vandal {
 	const struct slots *slots;
