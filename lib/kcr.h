@@ -126,6 +126,7 @@ size_t kcr_segments(size_t count, size_t most);
 
 /* process.c */
 uint64_t process_now_ns(void);
+uint64_t process_coarse_ns(void);
 unsigned int process_fork_generation(void);
 int process_random(void *buffer, size_t bytes);
 

@@ -113,19 +113,13 @@
 #define RING_NAP_NS		1000000l
 /* Looks at what is not whole before who looks goes on with something else. */
 #define RING_LOOKS		64
-/*
- * Polls that found nothing, and sends that do not wait, between looks at the clock, and so
- * at who has died.
- */
-#define RING_IDLE_POLLS		4096
-#define RING_IDLE_SENDS		16
 
 /* Over shared memory a sleeping rank looks for dead peers this often. In ns. */
 #define SHM_SLICE_NS		100000000ull
 /* A process that is dying has lost its locks so long after its descriptors. In ns. */
 #define DYING_NS		1000000000ull
 
-/* One who tests and does not move looks for dead peers this often. In ns. */
+/* One who tests, or polls, and does not sleep looks for dead peers this often. In ns. */
 #define LOOK_NS			100000000ull
 
 /* The progress thread's patience before it naps, and how long it naps. */

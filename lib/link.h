@@ -159,7 +159,7 @@ struct peer {
  * @board_slots: in a board
  * @spin: rounds, see struct kcr_config
  * @yield: rounds, see struct kcr_config
- * @looked_ns: when the carrier last looked who has died
+ * @looked_ns: when the carrier last looked who has died; atomic
  * @peers: by rank
  */
 struct link {
@@ -287,6 +287,7 @@ void link_wake(struct link *link, int rank);
 void link_flush(struct link *link);
 
 /* link_end.c: what ends an operation that cannot go on */
+void link_look(struct link *link);
 int link_check(struct kcr_request *r);
 int link_check_left(struct kcr_request *r);
 int link_find_mismatch(struct kcr_request *r);

@@ -9,6 +9,25 @@
 #include "link_mesh.h"
 #include "request.h"
 
+/**
+ * link_look() - see who has died, if nobody has looked for a while
+ * @link: the link
+ *
+ * For a carrier that sees it only where it looks; by any thread, as often as it likes.
+ */
+void link_look(struct link *link)
+{
+	uint64_t now;
+
+	if (!link->carrier->ops->look)
+		return;
+	now = process_coarse_ns();
+	if (now - __atomic_load_n(&link->looked_ns, __ATOMIC_RELAXED) < LOOK_NS)
+		return;
+	__atomic_store_n(&link->looked_ns, now, __ATOMIC_RELAXED);
+	link->carrier->ops->look(link);
+}
+
 static const char *op_text(const struct frame_header *h, char *text, size_t size)
 {
 	int n = snprintf(text, size, "%s #%llu", kcr_kind_text(h->kind),

@@ -304,13 +304,10 @@ int request_wait(struct kcr_request *r)
 static void look_now_and_then(struct kcr_request *r)
 {
 	struct link *link = r->link;
-	uint64_t now = process_now_ns();
 
-	if (!link->carrier->ops->look || !r->began_ns ||
-	    now - r->began_ns < LOOK_NS || now - link->looked_ns < LOOK_NS)
-		return;
-	link->looked_ns = now;
-	link->carrier->ops->look(link);
+	if (link->carrier->ops->look && r->began_ns &&
+	    process_now_ns() - r->began_ns >= LOOK_NS)
+		link_look(link);
 }
 
 /**

@@ -40,7 +40,6 @@ struct ring_lane {
  * @remote: constant; NULL, or the destination is on another node and the slots are an image
  * @acked: the last good look at it
  * @torn_ns: since when it is not one; 0 if it is
- * @idle: sends that did not wait
  * @sent: counts, for kcr_ring_stats(); from here on atomic
  */
 struct ring_tx {
@@ -51,7 +50,6 @@ struct ring_tx {
 	const struct kcr_lane_status *remote;
 	uint64_t acked;
 	uint64_t torn_ns;
-	uint64_t idle;
 	uint64_t sent, bytes, torn, max_lag, waits, wait_ns;
 } __attribute__((aligned(KCR_CACHE_LINE)));
 
@@ -111,10 +109,8 @@ struct ring_mapping {
  * @has_remote: this rank has, and made the window
  * @patience_ns: damage that stays so long is no write in progress
  * @remote_patience_ns: the same on lanes between nodes
- * @poll_lock: for who polls: @first, @idle, @copy and @rx
+ * @poll_lock: for who polls: @first, @copy and @rx
  * @first: which lane the next poll looks at first
- * @idle: polls in a row that found nothing
- * @looked_ns: when somebody has last looked who has died; atomic
  * @copy: a message of a raw lane, else NULL
  * @watch_lock: for making @watch
  * @watch: who feeds the descriptor, or NULL; atomic
@@ -144,8 +140,6 @@ struct kcr_ring {
 	uint64_t patience_ns, remote_patience_ns;
 	pthread_mutex_t poll_lock;
 	size_t first;
-	uint64_t idle;
-	uint64_t looked_ns;
 	unsigned char *copy;
 	pthread_mutex_t watch_lock;
 	struct ring_watch *watch;
@@ -241,7 +235,6 @@ struct ring_wait {
 int64_t ring_wait_timeout(struct ring_wait *w, int64_t timeout_ns);
 int64_t ring_wait_asleep(struct ring_wait *w);
 int64_t ring_look_for_any(struct ring_wait *w);
-void ring_look_at_times(struct kcr_ring *ring, uint64_t *count, unsigned int every);
 int ring_enter(const struct kcr_ring *ring);
 int ring_ended(const struct kcr_ring *ring, uint64_t cause);
 uint64_t ring_cause(const struct kcr_ring *ring);

@@ -170,10 +170,9 @@ static int poll_locked(struct polling *p)
 	bool have_left = ring->rx_count && ring_all_left(ring);
 
 	poll_lanes(p);
-	if (p->count)
-		ring->idle = 0;
-	else if (ring->rx_count)
-		ring_look_at_times(ring, &ring->idle, RING_IDLE_POLLS);
+	/* One rank's messages say nothing of the others. */
+	if (ring->rx_count)
+		link_look(ring->link);
 	if (p->stop)
 		return p->stop;
 	if (p->err)

@@ -146,7 +146,7 @@ static int64_t try_to_send(struct ring_wait *wait)
 	if (!result)
 		result = send_next(ring, tx, s->data, s->bytes);
 	if (result == -EAGAIN || ring_is_raw(ring))
-		ring_look_at_times(ring, &tx->idle, RING_IDLE_SENDS);
+		link_look(ring->link);
 	pthread_mutex_unlock(&tx->lock);
 	/* The module wakes those of other nodes. */
 	if (result > 0 && !tx->remote)

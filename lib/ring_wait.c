@@ -35,29 +35,6 @@ int ring_ended(const struct kcr_ring *ring, uint64_t cause)
 			ring->number, rank, strerror(error));
 }
 
-/**
- * ring_look_at_times() - see who has died, for those who never wait
- * @ring: the ring
- * @count: of the caller's calls
- * @every: so many of them there is a look at the clock, and if it is time, at the ranks
- *
- * For a carrier that sees it only where it looks.
- */
-void ring_look_at_times(struct kcr_ring *ring, uint64_t *count, unsigned int every)
-{
-	struct link *link = ring->link;
-	uint64_t now;
-
-	ring_add(count, 1);
-	if (ring_get(count) % every || !link->carrier->ops->look)
-		return;
-	now = process_now_ns();
-	if (now - ring_get(&ring->looked_ns) < LOOK_NS)
-		return;
-	__atomic_store_n(&ring->looked_ns, now, __ATOMIC_RELAXED);
-	link->carrier->ops->look(link);
-}
-
 /* May this process and thread use the ring? */
 int ring_enter(const struct kcr_ring *ring)
 {
@@ -285,7 +262,10 @@ KCR_PUBLIC int kcr_ring_wait(struct kcr_ring *ring, int64_t timeout_ns)
 				  ring->number, ring->rank);
 	if (!result)
 		result = ring_look_for_any(&w);
-	if (result == -EAGAIN)
+	if (result == -EAGAIN) {
+		/* Who asks again and again need never sleep. */
+		link_look(ring->link);
 		result = ring_wait_timeout(&w, timeout_ns);
+	}
 	return result;
 }

@@ -18,6 +18,7 @@ enum role {
 	RECEIVER,		/* rank 0, which waits for a message from 1 and 2 */
 	ON_FD,			/* the same by poll(2) */
 	WHO_POLLS,		/* the same, and never waits */
+	WHO_POLLS_SELDOM,
 	WHO_SENDS_RAW,		/* rank 0, which sends and never waits */
 };
 
@@ -70,6 +71,10 @@ static int64_t act(struct kcr_ring *ring, enum role role, struct ring_inbox *box
 			break;
 		case WHO_POLLS:
 			result = kcr_ring_poll(ring, ring_receive, box);
+			break;
+		case WHO_POLLS_SELDOM:
+			result = kcr_ring_poll(ring, ring_receive, box);
+			ranks_sleep(0.05);
 			break;
 		case WHO_SENDS_RAW:
 			result = ring_send(ring, 0, 1, n, -1);
@@ -144,6 +149,7 @@ FIXTURE_VARIANT_ADD(ends, sender) { SENDER, "rank 1" };
 FIXTURE_VARIANT_ADD(ends, receiver) { RECEIVER, "rank 1, rank 2" };
 FIXTURE_VARIANT_ADD(ends, on_fd) { ON_FD, "rank 1, rank 2" };
 FIXTURE_VARIANT_ADD(ends, who_polls) { WHO_POLLS, "rank 1, rank 2" };
+FIXTURE_VARIANT_ADD(ends, who_polls_seldom) { WHO_POLLS_SELDOM, "rank 1, rank 2" };
 FIXTURE_VARIANT_ADD(ends, who_sends_raw) { WHO_SENDS_RAW, "rank 1" };
 
 FIXTURE_SETUP(ends)
