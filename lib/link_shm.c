@@ -14,7 +14,7 @@
  * decided in rank 0's page by compare and exchange, then copied to all.
  *
  * A rank sleeps on the low half of its event counter, a futex, and looks for dead peers
- * each time it wakes.
+ * when it wakes, unless it has just done so.
  */
 #include <errno.h>
 #include <linux/futex.h>
@@ -281,9 +281,10 @@ int shm_park(struct link *link, uint64_t seen, uint64_t timeout_ns)
 		.tv_nsec = ns % 1000000000,
 	};
 
-	if (syscall(SYS_futex, futex_of(link->status), FUTEX_WAIT,
-		    (uint32_t)seen, &t, NULL, 0) && errno == ETIMEDOUT)
-		look_for_dead(link);
+	syscall(SYS_futex, futex_of(link->status), FUTEX_WAIT, (uint32_t)seen, &t,
+		NULL, 0);
+	/* Kicks, which may be meant for others, must not keep it from looking. */
+	link_look(link);
 	return 0;
 }
 

@@ -8,6 +8,7 @@
 #include <sys/resource.h>
 #include "kselftest_harness.h"
 #include "ring.h"
+#include "../../lib/ring.h"
 
 #define RANKS		3
 #define DEPTH		4
@@ -16,6 +17,7 @@
 enum role {
 	SENDER,			/* rank 0, which waits for room on the lane to rank 1 */
 	RECEIVER,		/* rank 0, which waits for a message from 1 and 2 */
+	AMONG_KICKS,		/* the same, and rank 2 wakes it all the time for nothing */
 	ON_FD,			/* the same by poll(2) */
 	WHO_POLLS,		/* the same, and never waits */
 	WHO_POLLS_SELDOM,
@@ -62,6 +64,7 @@ static int64_t act(struct kcr_ring *ring, enum role role, struct ring_inbox *box
 			n += result > 0;
 			break;
 		case RECEIVER:
+		case AMONG_KICKS:
 			result = kcr_ring_wait(ring, -1) ?:
 				 kcr_ring_poll(ring, ring_receive, box);
 			break;
@@ -92,8 +95,11 @@ static int idle(int rank, struct play *play, struct kcr_world *w, struct kcr_rin
 	if (ring_send(ring, rank, 0, 1, -1) != 1)
 		return 1;
 	ranks_meet(&play->meeting, RANKS);
-	while (!__atomic_load_n(&play->acts, __ATOMIC_ACQUIRE))
+	while (!__atomic_load_n(&play->acts, __ATOMIC_ACQUIRE)) {
+		if (rank == 2 && play->role == AMONG_KICKS)
+			ring->link->carrier->ops->rings->kick(ring->link, 0);
 		ranks_sleep(0.001);
+	}
 	if (play->leaves)
 		RANK_OK(NULL, kcr_world_destroy(w));
 	return 0;
@@ -147,6 +153,7 @@ FIXTURE_VARIANT(ends) {
 
 FIXTURE_VARIANT_ADD(ends, sender) { SENDER, "rank 1" };
 FIXTURE_VARIANT_ADD(ends, receiver) { RECEIVER, "rank 1, rank 2" };
+FIXTURE_VARIANT_ADD(ends, among_kicks) { AMONG_KICKS, "rank 1, rank 2" };
 FIXTURE_VARIANT_ADD(ends, on_fd) { ON_FD, "rank 1, rank 2" };
 FIXTURE_VARIANT_ADD(ends, who_polls) { WHO_POLLS, "rank 1, rank 2" };
 FIXTURE_VARIANT_ADD(ends, who_polls_seldom) { WHO_POLLS_SELDOM, "rank 1, rank 2" };
