@@ -621,7 +621,8 @@ int64_t kcr_ring_send_timeout(struct kcr_ring *ring, int destination,
  * Looks at memory only, and at no lane for ever: at most its depth in messages a call. It
  * delivers what there is on every lane even if one has an error, which it then returns,
  * and returns again, since nothing comes from that lane any more. What had arrived
- * before the world failed is delivered before the failure is told.
+ * before the world failed is delivered before the failure is told, which comes before a
+ * lane's error.
  *
  * Returns how many messages were delivered, what @fn returned if that was not 0, or:
  *
@@ -651,11 +652,13 @@ int kcr_ring_ack(struct kcr_ring *ring, int origin, uint64_t sequence);
  * @timeout_ns: how long; 0 not at all, negative the world's timeout_ms
  *
  * Looks a while, as every wait of the world does, then sleeps. Any number of threads may.
- * Returns 0 if there is something, or:
+ * Returns 0 if there is something, which a lane's error is until kcr_ring_poll() has
+ * returned it, or:
  *
  * -EAGAIN, -ETIMEDOUT	nothing has come; the first if @timeout_ns is 0
  * -ENXIO	no lane leads to this rank
- * -ESHUTDOWN	every rank that a lane leads from has left, and nothing is left of theirs
+ * -ESHUTDOWN	every rank that a lane leads from has left, but for lanes with errors, and
+ *		nothing is left of theirs
  */
 int kcr_ring_wait(struct kcr_ring *ring, int64_t timeout_ns);
 

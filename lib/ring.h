@@ -61,6 +61,7 @@ struct ring_tx {
  * @remote: constant; NULL, or the source is on another node
  * @torn_ns: for who polls: since when the next message is damaged; 0 if it is not
  * @err: why nothing comes from here any more, or 0; atomic
+ * @is_told: a poll has returned it, or has had to tell of the world's end; atomic
  * @ack_lock: for acknowledging: the two that follow
  * @ack: written here
  * @acked: what was written last
@@ -72,6 +73,7 @@ struct ring_rx {
 	const struct kcr_lane_status *remote;
 	uint64_t torn_ns;
 	int err;
+	bool is_told;
 	pthread_mutex_t ack_lock;
 	struct kcr_ack *ack;
 	uint64_t acked;

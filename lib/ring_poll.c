@@ -16,7 +16,7 @@ struct polling {
 	void *arg;
 	int count;	/* delivered so far */
 	int stop;	/* what the callback returned */
-	int err;	/* of a lane; its sentence is in kcr_error(NULL) */
+	struct ring_rx *broken;	/* a lane with an error, one that was not told if there is any */
 };
 
 /* A lane's first error is told each time. */
@@ -139,35 +139,32 @@ static void poll_lane(struct polling *p, struct ring_rx *rx)
 	}
 	if (ring_is_raw(p->ring))
 		ring_raise(&rx->max_lag, rx->slots.next - began);
-	if (rx->err)
-		p->err = rx->err;
 }
 
 /* Each call begins with another lane, so that none waits for the others. */
 static void poll_lanes(struct polling *p)
 {
 	struct kcr_ring *ring = p->ring;
-	const struct ring_rx *broken = NULL;
 
 	for (size_t i = 0; i < ring->rx_count && !p->stop; i++) {
 		struct ring_rx *rx = &ring->rx[(ring->first + i) % ring->rx_count];
 
 		poll_lane(p, rx);
-		if (rx->err)
-			broken = rx;
+		if (rx->err && (!p->broken || !rx->is_told))
+			p->broken = rx;
 	}
 	ring->first++;
-	/* Its sentence last: callbacks may have left others. */
-	if (broken)
-		p->err = tell_error(ring, broken);
 }
 
-/* With the poll lock. The world's end is told when nothing is left from before it. */
+/*
+ * With the poll lock. The world's end is told when nothing is left from before it, and
+ * before a lane's; that all have left, once each lane's end was told.
+ */
 static int poll_locked(struct polling *p)
 {
 	struct kcr_ring *ring = p->ring;
 	uint64_t cause = ring_cause(ring);
-	bool have_left = ring->rx_count && ring_all_left(ring);
+	bool have_left = ring->rx_count && ring_all_left(ring), is_news = false;
 
 	poll_lanes(p);
 	/* One rank's messages say nothing of the others. */
@@ -175,13 +172,17 @@ static int poll_locked(struct polling *p)
 		link_look(ring->link);
 	if (p->stop)
 		return p->stop;
-	if (p->err)
-		return p->err;
+	if (p->broken) {
+		is_news = !p->broken->is_told;
+		__atomic_store_n(&p->broken->is_told, true, __ATOMIC_RELAXED);
+	}
 	ring_watch_drained(ring);
+	if (cause && !p->count)
+		return ring_ended(ring, cause);
+	if (p->broken && (is_news || p->count || !have_left))
+		return tell_error(ring, p->broken);
 	if (p->count)
 		return p->count;
-	if (cause)
-		return ring_ended(ring, cause);
 	return have_left ? ring_nobody_left(ring) : 0;
 }
 

@@ -159,24 +159,42 @@ static int64_t wait(struct ring_wait *w)
 
 /* ---- waiting for messages ---- */
 
-/* Has every source left? Asked before a look that finds nothing, it means the end. */
-bool ring_all_left(const struct kcr_ring *ring)
+static bool has_left(const struct kcr_ring *ring, const struct ring_rx *rx)
 {
-	for (size_t i = 0; i < ring->rx_count; i++)
-		if (link_member(ring->link, ring->rx[i].peer) != KCR_MEMBER_LEFT)
-			return false;
-	return ring->rx_count;
+	return link_member(ring->link, rx->peer) == KCR_MEMBER_LEFT;
 }
 
-/* Is there anything to poll, be it an error? */
+/*
+ * Has every source left, but for those whose lane has ended anyway? Asked before a look
+ * that finds nothing, it means the end.
+ */
+bool ring_all_left(const struct kcr_ring *ring)
+{
+	bool has_any_left = false;
+
+	for (size_t i = 0; i < ring->rx_count; i++) {
+		const struct ring_rx *rx = &ring->rx[i];
+
+		if (has_left(ring, rx))
+			has_any_left = true;
+		else if (!__atomic_load_n(&rx->err, __ATOMIC_RELAXED))
+			return false;
+	}
+	return has_any_left;
+}
+
+/* Is there anything to poll, be it an error that was not told? */
 bool ring_has_any(const struct kcr_ring *ring)
 {
 	for (size_t i = 0; i < ring->rx_count; i++) {
 		const struct ring_rx *rx = &ring->rx[i];
 
-		if (__atomic_load_n(&rx->err, __ATOMIC_RELAXED) ||
-		    ring_has_news(&rx->slots, ring_get(&rx->slots.next)))
+		if (__atomic_load_n(&rx->err, __ATOMIC_RELAXED)) {
+			if (!__atomic_load_n(&rx->is_told, __ATOMIC_RELAXED))
+				return true;
+		} else if (ring_has_news(&rx->slots, ring_get(&rx->slots.next))) {
 			return true;
+		}
 	}
 	return false;
 }
@@ -194,8 +212,12 @@ static void name_sources(const struct kcr_ring *ring, char *text, size_t size)
 int ring_nobody_left(const struct kcr_ring *ring)
 {
 	char names[KCR_ERROR_BYTES / 2];
+	struct rankset left = { 0 };
 
-	name_sources(ring, names, sizeof(names));
+	for (size_t i = 0; i < ring->rx_count; i++)
+		if (has_left(ring, &ring->rx[i]))
+			rankset_add(&left, ring->rx[i].peer);
+	request_names(&left, names, sizeof(names));
 	return kcr_fail(NULL, -ESHUTDOWN, "ring %u: %s left", ring->number, names);
 }
 

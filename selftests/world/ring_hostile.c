@@ -133,10 +133,11 @@ TEST_F(hostile, a_damaged_byte_ends_a_safe_lane)
 		EXPECT_EQ(0, self->box.count);
 		EXPECT_EQ(1, STAT(1, corrupt));
 		EXPECT_LT(0, STAT(1, torn));
-		/* The error stays, and does not keep others from coming. */
+		/* The error stays, is no news, and does not keep others from coming. */
 		slot_of(self->slots, 1)[at] ^= 0x5a;
-		EXPECT_EQ(0, kcr_ring_wait(self->r[1], 0));
+		EXPECT_EQ(-EAGAIN, kcr_ring_wait(self->r[1], 0));
 		ASSERT_EQ(1, ring_send(self->r[2], 2, 1, 1, 0));
+		EXPECT_EQ(0, kcr_ring_wait(self->r[1], 0));
 		EXPECT_EQ(-EBADMSG, POLL());
 		EXPECT_EQ(1, self->box.count);
 		EXPECT_EQ(1, self->box.last[2]);
@@ -171,6 +172,49 @@ TEST_F(hostile, a_damaged_byte_costs_a_raw_lane_one_message)
 	EXPECT_LT(20, damaged);
 	EXPECT_EQ(0, STAT(1, lost));
 	EXPECT_EQ(0, self->box.wrong);
+}
+
+static int is_readable(int fd, int timeout_ms)
+{
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+
+	return poll(&p, 1, timeout_ms);
+}
+
+/* A lane's error is news once, and hides neither who has left nor the world's end. */
+TEST_F(hostile, what_comes_after_a_broken_lane)
+{
+	struct kcr_status *status;
+	uint8_t joined;
+	int fd;
+
+	MAKE(0, PATIENCE);
+	if (strcmp(kcr_link_name(self->r[1]->world), "shm"))
+		SKIP(return, "only over shared memory a rank can write what has become of others");
+	status = self->r[1]->link->status;
+	joined = status->member[2];
+	fd = kcr_ring_fd(self->r[1]);
+	ASSERT_LE(0, fd);
+	ASSERT_EQ(1, SEND(1));
+	slot_of(self->slots, 1)[KCR_SLOT_PAYLOAD] ^= 1;
+	EXPECT_EQ(-EBADMSG, poll_on(self->r[1], &self->box));
+	EXPECT_EQ(0, is_readable(fd, 50));
+	EXPECT_EQ(-EBADMSG, POLL());
+	ASSERT_EQ(1, ring_send(self->r[2], 2, 1, 1, 0));
+	EXPECT_EQ(1, is_readable(fd, 20000));
+	status->member[2] = KCR_MEMBER_LEFT;
+	EXPECT_EQ(-EBADMSG, POLL());
+	EXPECT_EQ(1, self->box.count);
+	EXPECT_EQ(-ESHUTDOWN, POLL());
+	EXPECT_NE(NULL, strstr(kcr_error(NULL), ": rank 2 left"));
+	EXPECT_EQ(-ESHUTDOWN, kcr_ring_wait(self->r[1], -1));
+	status->member[2] = joined;
+	EXPECT_EQ(-EBADMSG, POLL());
+	status->cause = KCR_CAUSE(2, ECONNRESET);
+	EXPECT_EQ(-ECONNRESET, POLL());
+	EXPECT_NE(NULL, strstr(kcr_error(NULL), "rank 2 died"));
+	EXPECT_EQ(-ECONNRESET, kcr_ring_wait(self->r[1], -1));
+	status->cause = 0;
 }
 
 TEST_F(hostile, a_safe_lane_overwritten_by_force)
@@ -501,7 +545,7 @@ TEST_F_TIMEOUT(hostile, a_peer_at_random, 120)
 			results[0] = kcr_ring_poll(self->r[0], suffer, &victim);
 			results[1] = ring_send(self->r[0], 0, 1, sent, 0);
 			results[2] = kcr_ring_ack(self->r[0], 1, victim.last);
-			results[3] = i % 64 ? 0 : kcr_ring_wait(self->r[0], 10000);
+			results[3] = i % 1024 ? 0 : kcr_ring_wait(self->r[0], 10000);
 			sent += results[1] > 0;
 			for (k = 0; k < 4 && is_known(results[k]); k++)
 				;
