@@ -537,7 +537,9 @@ struct kcr_ring_stats {
  *	function returns
  * @bytes: of payload
  *
- * May send, and acknowledge, this message too; must not poll the same ring. Returns 0 to go
+ * May send, and acknowledge, this message too; must not poll the same ring. It should send
+ * with a time of 0 only: two ranks that answer each other on full lanes, each of which
+ * waits for the other to poll, would both wait until their time is up. Returns 0 to go
  * on; else polling stops, the message having been delivered, and kcr_ring_poll() returns
  * the value.
  *

@@ -220,6 +220,7 @@ bool ring_is_stuck(const struct kcr_ring *ring, bool is_remote, uint64_t *since_
  * @limit_ns: how long
  * @attempt: tries to do what is waited for; -EAGAIN: not yet
  * @tx: the lane that is to have room, or NULL: then it is a message that is waited for
+ * @is_slow: the attempt enters the kernel
  * @late: writes the sentence of a wait that has lasted so many seconds; NULL for one
  *	that is nobody's business
  * @began_ns: when it began; 0 while that is not known, which takes a look at the clock
@@ -228,6 +229,7 @@ struct ring_wait {
 	struct kcr_ring *ring;
 	uint64_t limit_ns;
 	struct ring_tx *tx;
+	bool is_slow;
 	int64_t (*attempt)(struct ring_wait *wait);
 	void (*late)(const struct ring_wait *wait, double seconds, char *text,
 		     size_t size);

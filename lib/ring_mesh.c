@@ -251,6 +251,7 @@ int ring_mesh_attach(struct kcr_ring *ring)
 
 	if (!has_any(ring))
 		return 0;
+	c.wait.is_slow = true;
 	err = choose_window(ring);
 	for (size_t i = 0; i < ring->count; i++)
 		mine += is_mine(ring, &ring->lanes[i]);
