@@ -61,6 +61,7 @@ struct ring_tx {
  * @remote: constant; NULL, or the source is on another node
  * @torn_ns: for who polls: since when the next message is damaged; 0 if it is not
  * @err: why nothing comes from here any more, or 0; atomic
+ * @bad: the message that it is about
  * @is_told: a poll has returned it, or has had to tell of the world's end; atomic
  * @ack_lock: for acknowledging: the two that follow
  * @ack: written here
@@ -73,6 +74,7 @@ struct ring_rx {
 	const struct kcr_lane_status *remote;
 	uint64_t torn_ns;
 	int err;
+	uint64_t bad;
 	bool is_told;
 	pthread_mutex_t ack_lock;
 	struct kcr_ack *ack;

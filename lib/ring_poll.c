@@ -22,7 +22,7 @@ struct polling {
 /* A lane's first error is told each time. */
 static int tell_error(const struct kcr_ring *ring, const struct ring_rx *rx)
 {
-	unsigned long long sequence = ring_get(&rx->slots.next);
+	unsigned long long sequence = rx->bad;
 
 	if (rx->err == -EOVERFLOW)
 		return kcr_fail(NULL, rx->err,
@@ -34,8 +34,9 @@ static int tell_error(const struct kcr_ring *ring, const struct ring_rx *rx)
 			ring->number, rx->peer, ring->rank, sequence, rx->peer);
 }
 
-static void break_lane(struct ring_rx *rx, int err)
+static void break_lane(struct ring_rx *rx, int err, uint64_t sequence)
 {
+	rx->bad = sequence;
 	__atomic_store_n(&rx->err, err, __ATOMIC_RELAXED);
 }
 
@@ -55,7 +56,7 @@ static bool on_damage(const struct kcr_ring *ring, struct ring_rx *rx)
 	rx->torn_ns = 0;
 	ring_add(&rx->corrupt, 1);
 	if (!ring_is_raw(ring)) {
-		break_lane(rx, -EBADMSG);
+		break_lane(rx, -EBADMSG, rx->slots.next);
 		return false;
 	}
 	skip_to(rx, rx->slots.next + 1);
@@ -74,12 +75,30 @@ static bool on_lap(const struct kcr_ring *ring, struct ring_rx *rx,
 
 	rx->torn_ns = 0;
 	if (!ring_is_raw(ring)) {
-		break_lane(rx, -EOVERFLOW);
+		break_lane(rx, -EOVERFLOW, rx->slots.next);
 		return false;
 	}
 	ring_add(&rx->lost, oldest - rx->slots.next);
 	skip_to(rx, oldest);
 	return true;
+}
+
+/*
+ * A message of a safe lane is in the place of one that this rank has, or had, and has not
+ * acknowledged. Counts what is in the page: a source may see that before the one who
+ * writes it has come any further.
+ */
+static bool on_message(const struct kcr_ring *ring, struct ring_rx *rx,
+		       const struct ring_view *view)
+{
+	uint64_t acked = __atomic_load_n(&rx->ack->sequence, __ATOMIC_RELAXED);
+	uint32_t depth = rx->slots.depth;
+
+	if (ring_is_raw(ring) || view->sequence <= depth ||
+	    view->sequence - depth <= acked)
+		return true;
+	break_lane(rx, -EOVERFLOW, view->sequence - depth);
+	return false;
 }
 
 /* Look at the message that is due, again while it is just being written. */
@@ -121,7 +140,9 @@ static void poll_lane(struct polling *p, struct ring_rx *rx)
 	       p->count < INT32_MAX) {
 		switch (look(p->ring, rx, &view)) {
 		case LOOK_MESSAGE:
-			deliver(p, rx, &view);
+			goes_on = on_message(p->ring, rx, &view);
+			if (goes_on)
+				deliver(p, rx, &view);
 			messages++;
 			break;
 		case LOOK_PASSED:

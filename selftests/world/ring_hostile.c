@@ -237,6 +237,24 @@ TEST_F(hostile, a_safe_lane_overwritten_by_force)
 	}
 }
 
+/* It has been delivered: what the caller has of it is another message now. */
+TEST_F(hostile, a_safe_lane_overwritten_after_delivery)
+{
+	unsigned char data[8] = "by force";
+
+	MAKE(0, PATIENCE);
+	for (uint64_t n = 1; n <= DEPTH; n++)
+		ASSERT_EQ(n, SEND(n));
+	ASSERT_EQ(DEPTH, POLL());
+	ASSERT_EQ(0, kcr_ring_ack(self->r[1], 0, 1));
+	ASSERT_EQ(DEPTH + 1, SEND(DEPTH + 1));
+	EXPECT_EQ(1, POLL());
+	ring_write(self->slots, DEPTH + 2, data, sizeof(data));
+	EXPECT_EQ(-EOVERFLOW, POLL());
+	EXPECT_NE(NULL, strstr(kcr_error(NULL), "rank 0 has overwritten message 2,"));
+	EXPECT_EQ(DEPTH + 1, self->box.count);
+}
+
 /* How a slow writer writes message @n of 0 -> 1, a byte at a time. */
 struct slow {
 	const struct slots *slots;
