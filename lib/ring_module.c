@@ -2,9 +2,10 @@
 /*
  * Rings in windows of the module, one each.
  *
- * The ranks of a node choose the lowest window that no ring of the world has: they make
- * and give up the same rings in the same order. The destination pays for a lane's slots,
- * the source for its acknowledgements.
+ * The ranks of a node choose the lowest window that no ring of the world has, its lanes
+ * between nodes included, of which all ranks know: they make and give up the same rings in
+ * the same order. The destination pays for a lane's slots, the source for its
+ * acknowledgements.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -35,7 +36,7 @@ static int choose_window(struct kcr_ring *ring)
 	unsigned int window = RING_WINDOW;
 
 	for (const struct kcr_ring *r = ring->world->rings; r; r = r->next)
-		taken |= 1u << r->window;
+		taken |= 1u << r->window | 1u << r->remote_window;
 	while (window < KCR_MAX_WINDOWS && taken >> window & 1)
 		window++;
 	if (window == KCR_MAX_WINDOWS)
