@@ -110,7 +110,7 @@
  */
 #define RING_REMOTE_PATIENCE_NS	30000000000ull
 /* A thread that the module lets not park looks again so soon. In ns. */
-#define RING_NAP_NS		1000000l
+#define MODULE_NAP_NS		1000000l
 /* Looks at what is not whole before who looks goes on with something else. */
 #define RING_LOOKS		64
 

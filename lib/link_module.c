@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 #include "limits.h"
 #include "link_mesh.h"
@@ -312,6 +313,14 @@ static int module_map(struct link *link, struct rendezvous *rv)
 	return !err && link->mesh ? map_mesh(link, rv) : err;
 }
 
+/* More threads sleep than the module lets park: of one rank, those that wait on rings. */
+void module_nap(void)
+{
+	const struct timespec nap = { .tv_nsec = MODULE_NAP_NS };
+
+	nanosleep(&nap, NULL);
+}
+
 static int module_park(struct link *link, uint64_t seen, uint64_t timeout_ns)
 {
 	bool retries = link->mesh && link->mesh->is_refused;
@@ -329,6 +338,9 @@ static int module_park(struct link *link, uint64_t seen, uint64_t timeout_ns)
 	case -ETIMEDOUT:
 	case -EINTR:
 	case -ECANCELED:	/* an exec that failed, in another thread */
+		return 0;
+	case -EDQUOT:
+		module_nap();
 		return 0;
 	default:
 		return kcr_fail(link->world, err, "the module refused to wait: %s",

@@ -276,5 +276,6 @@ extern const struct ring_carrier_ops ring_module_ops, ring_shm_ops;
 int shm_park(struct link *link, uint64_t seen, uint64_t timeout_ns);
 void shm_kick_one(struct link *link, int rank);
 int module_device(const struct link *link);
+void module_nap(void);
 
 #endif /* KCR_RING_H */

@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <time.h>
 #include "limits.h"
 #include "link_mesh.h"
 #include "ring.h"
@@ -166,7 +165,6 @@ static int module_park(struct link *link, uint64_t seen, uint64_t timeout_ns)
 		.seen = seen,
 		.timeout_ns = timeout_ns,
 	};
-	const struct timespec nap = { .tv_nsec = RING_NAP_NS };
 
 	if (!ioctl(module_device(link), KCR_IOCTL_WAIT, &wait))
 		return 0;
@@ -176,8 +174,7 @@ static int module_park(struct link *link, uint64_t seen, uint64_t timeout_ns)
 	case ECANCELED:
 		return 0;
 	case EDQUOT:
-		/* More threads sleep than the module lets park. */
-		nanosleep(&nap, NULL);
+		module_nap();
 		return 0;
 	default:
 		return kcr_fail(NULL, -errno, "the module refused to wait: %s",
