@@ -31,6 +31,19 @@ struct ring_lane {
 	const struct kcr_lane_status *status;
 };
 
+struct ring_watch;
+struct ring_vote;
+
+/**
+ * struct ring_damage - something that is not whole
+ * @since_ns: since when it is so; 0 if it is not
+ * @found: the sequence that was found then
+ */
+struct ring_damage {
+	uint64_t since_ns;
+	uint64_t found;
+};
+
 /**
  * struct ring_tx - a lane that leads from this rank
  * @lock: for sending: all of the following but what is constant
@@ -39,7 +52,7 @@ struct ring_lane {
  * @ack: constant; how far the destination has come
  * @remote: constant; NULL, or the destination is on another node and the slots are an image
  * @acked: the last good look at it
- * @torn_ns: since when it is not one; 0 if it is
+ * @damage: to the counter
  * @sent: counts, for kcr_ring_stats(); from here on atomic
  */
 struct ring_tx {
@@ -49,7 +62,7 @@ struct ring_tx {
 	const struct kcr_ack *ack;
 	const struct kcr_lane_status *remote;
 	uint64_t acked;
-	uint64_t torn_ns;
+	struct ring_damage damage;
 	uint64_t sent, bytes, torn, max_lag, waits, wait_ns;
 } __attribute__((aligned(KCR_CACHE_LINE)));
 
@@ -59,7 +72,7 @@ struct ring_tx {
  *	others read
  * @peer: constant; the source
  * @remote: constant; NULL, or the source is on another node
- * @torn_ns: for who polls: since when the next message is damaged; 0 if it is not
+ * @damage: for who polls: to the next message
  * @err: why nothing comes from here any more, or 0; atomic
  * @bad: the message that it is about
  * @is_told: a poll has returned it, or has had to tell of the world's end; atomic
@@ -72,7 +85,7 @@ struct ring_rx {
 	struct slots slots;
 	int peer;
 	const struct kcr_lane_status *remote;
-	uint64_t torn_ns;
+	struct ring_damage damage;
 	int err;
 	uint64_t bad;
 	bool is_told;
@@ -82,8 +95,6 @@ struct ring_rx {
 	uint64_t received, bytes, lost, torn, corrupt, max_lag;
 } __attribute__((aligned(KCR_CACHE_LINE)));
 
-struct ring_watch;
-struct ring_vote;
 
 struct ring_mapping {
 	void *at;
@@ -192,7 +203,7 @@ enum ring_look {
 
 /**
  * struct ring_view - a message that was found
- * @sequence: its number
+ * @sequence: its number; of damage, what is found in its place
  * @data: the payload, in place or copied
  * @bytes: of it
  */
@@ -212,7 +223,8 @@ void ring_count(struct kcr_ack *ack, uint64_t sequence);
 bool ring_read_count(const struct kcr_ack *ack, uint64_t *sequence);
 
 /* ring_send.c */
-bool ring_is_stuck(const struct kcr_ring *ring, bool is_remote, uint64_t *since_ns);
+bool ring_is_stuck(const struct kcr_ring *ring, bool is_remote,
+		   struct ring_damage *damage, uint64_t found);
 
 /* ring_wait.c */
 

@@ -49,11 +49,11 @@ static void skip_to(struct ring_rx *rx, uint64_t sequence)
  * The message that is due is not whole. What stays so is damage: a raw lane goes on
  * behind it, a safe one is at its end. Returns whether to look again.
  */
-static bool on_damage(const struct kcr_ring *ring, struct ring_rx *rx)
+static bool on_damage(const struct kcr_ring *ring, struct ring_rx *rx, uint64_t found)
 {
-	if (!ring_is_stuck(ring, rx->remote, &rx->torn_ns))
+	if (!ring_is_stuck(ring, rx->remote, &rx->damage, found))
 		return false;
-	rx->torn_ns = 0;
+	rx->damage.since_ns = 0;
 	ring_add(&rx->corrupt, 1);
 	if (!ring_is_raw(ring)) {
 		break_lane(rx, -EBADMSG, rx->slots.next);
@@ -73,7 +73,7 @@ static bool on_lap(const struct kcr_ring *ring, struct ring_rx *rx,
 {
 	uint64_t oldest = sequence - rx->slots.depth + 1;
 
-	rx->torn_ns = 0;
+	rx->damage.since_ns = 0;
 	if (!ring_is_raw(ring)) {
 		break_lane(rx, -EOVERFLOW, rx->slots.next);
 		return false;
@@ -120,7 +120,7 @@ static enum ring_look look(struct kcr_ring *ring, struct ring_rx *rx,
 static void deliver(struct polling *p, struct ring_rx *rx,
 		    const struct ring_view *view)
 {
-	rx->torn_ns = 0;
+	rx->damage.since_ns = 0;
 	skip_to(rx, view->sequence + 1);
 	ring_add(&rx->received, 1);
 	ring_add(&rx->bytes, view->bytes);
@@ -150,11 +150,11 @@ static void poll_lane(struct polling *p, struct ring_rx *rx)
 			others++;
 			break;
 		case LOOK_DAMAGED:
-			goes_on = on_damage(p->ring, rx);
+			goes_on = on_damage(p->ring, rx, view.sequence);
 			others++;
 			break;
 		default:
-			rx->torn_ns = 0;
+			rx->damage.since_ns = 0;
 			goes_on = false;
 		}
 	}

@@ -20,18 +20,21 @@ struct sending {
  * ring_is_stuck() - has damage stayed for too long?
  * @ring: the ring
  * @is_remote: it is on a lane between nodes, whose transport may take its time
- * @since_ns: since when it is there, kept by the caller; 0 if it was not
+ * @damage: kept by the caller
+ * @found: the sequence that is there
  *
- * Asked at each look that finds it.
+ * Asked at each look that finds it. Each message and each count is written once, so another
+ * sequence is another one's landing, whatever was not looked at in between.
  */
-bool ring_is_stuck(const struct kcr_ring *ring, bool is_remote, uint64_t *since_ns)
+bool ring_is_stuck(const struct kcr_ring *ring, bool is_remote,
+		   struct ring_damage *damage, uint64_t found)
 {
 	uint64_t patience = is_remote ? ring->remote_patience_ns : ring->patience_ns;
 	uint64_t now = process_now_ns();
 
-	if (!*since_ns)
-		*since_ns = now;
-	return now - *since_ns > patience;
+	if (!damage->since_ns || damage->found != found)
+		*damage = (struct ring_damage){ .since_ns = now, .found = found };
+	return now - damage->since_ns > patience;
 }
 
 static int bad_count(const struct kcr_ring *ring, const struct ring_tx *tx,
@@ -62,10 +65,10 @@ static int read_acks(struct kcr_ring *ring, struct ring_tx *tx)
 			link_relax();
 			continue;
 		}
-		return ring_is_stuck(ring, tx->remote, &tx->torn_ns) ?
+		return ring_is_stuck(ring, tx->remote, &tx->damage, found) ?
 		       bad_count(ring, tx, -EUCLEAN, found) : 0;
 	}
-	tx->torn_ns = 0;
+	tx->damage.since_ns = 0;
 	if (found < tx->acked)
 		return bad_count(ring, tx, -ESTALE, found);
 	if (found > sent)

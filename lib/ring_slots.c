@@ -127,7 +127,8 @@ static bool take(const struct slots *slots, const struct kcr_slot *slot,
  * @slots: the lane
  * @sequence: the message's: one that was not taken, all before it having been
  * @copy: NULL to take it in place; else room for the capacity, used for LOOK_PASSED too
- * @view: the message, with LOOK_MESSAGE; what is there instead, with LOOK_PASSED
+ * @view: the message, with LOOK_MESSAGE; what is there instead, with LOOK_PASSED; with
+ *	LOOK_DAMAGED the sequence alone
  *
  * What was in the slot before is depth messages older. A later message is believed
  * only if it is a whole one, in the slot where it belongs.
@@ -139,6 +140,7 @@ enum ring_look ring_look(const struct slots *slots, uint64_t sequence,
 	uint64_t found = __atomic_load_n(&slot->sequence, __ATOMIC_ACQUIRE);
 	bool is_first = sequence <= slots->depth;
 
+	view->sequence = found;
 	if (found == sequence)
 		return take(slots, slot, found, copy, view) ? LOOK_MESSAGE :
 							      LOOK_DAMAGED;

@@ -434,6 +434,36 @@ TEST_F(hostile, the_last_sequences)
 	}
 }
 
+/* Two that land, each seen but once and long apart, are not one that stays half landed. */
+TEST_F(hostile, looks_that_are_far_apart)
+{
+	struct kcr_slot *slot;
+	struct kcr_ack *ack;
+
+	MAKE(KCR_RING_RAW, PATIENCE);
+	slot = (struct kcr_slot *)slot_of(self->slots, 1);
+	for (uint64_t laps = 0; laps < 3; laps++) {
+		slot->sequence = 1 + laps * DEPTH;
+		slot->checksum ^= 1;
+		EXPECT_EQ(0, POLL());
+		ranks_sleep(5e-9 * PATIENCE);
+	}
+	EXPECT_EQ(0, STAT(1, corrupt));
+	DROP();
+
+	MAKE(0, PATIENCE);
+	ack = self->r[1]->from[0]->ack;
+	for (uint64_t n = 1; n <= DEPTH; n++)
+		ASSERT_EQ(n, SEND(n));
+	for (uint64_t n = 1; n < DEPTH; n++) {
+		ack->sequence = n;
+		EXPECT_EQ(-EAGAIN, SEND(5));
+		ranks_sleep(5e-9 * PATIENCE);
+	}
+	ring_count(ack, 1);
+	EXPECT_EQ(5, SEND(5));
+}
+
 /* Between nodes a message or a counter may stay half landed as long as packets are retried. */
 TEST_F(hostile, a_lane_between_nodes_has_more_patience)
 {
