@@ -73,6 +73,8 @@ struct ring_tx {
  * @peer: constant; the source
  * @remote: constant; NULL, or the source is on another node
  * @damage: for who polls: to the next message
+ * @given_up: of a raw lane: the sequence that was found damaged for too long where the
+ *	next message should be, which may not have been written yet; 0 if it is not so; atomic
  * @err: why nothing comes from here any more, or 0; atomic
  * @bad: the message that it is about
  * @is_told: a poll has returned it, or has had to tell of the world's end; atomic
@@ -86,6 +88,7 @@ struct ring_rx {
 	int peer;
 	const struct kcr_lane_status *remote;
 	struct ring_damage damage;
+	uint64_t given_up;
 	int err;
 	uint64_t bad;
 	bool is_told;
@@ -217,7 +220,7 @@ void ring_write(const struct slots *slots, uint64_t sequence, const void *data,
 		uint32_t bytes);
 enum ring_look ring_look(const struct slots *slots, uint64_t sequence,
 			 unsigned char *copy, struct ring_view *view);
-bool ring_has_news(const struct slots *slots, uint64_t sequence);
+bool ring_has_news(const struct slots *slots, uint64_t sequence, uint64_t given_up);
 uint32_t ring_checksum(uint64_t sequence, uint32_t length, const void *data);
 void ring_count(struct kcr_ack *ack, uint64_t sequence);
 bool ring_read_count(const struct kcr_ack *ack, uint64_t *sequence);

@@ -42,17 +42,35 @@ static void break_lane(struct ring_rx *rx, int err, uint64_t sequence)
 
 static void skip_to(struct ring_rx *rx, uint64_t sequence)
 {
+	__atomic_store_n(&rx->given_up, 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&rx->slots.next, sequence, __ATOMIC_RELAXED);
+}
+
+/* Is the message behind the one that is due a whole one? */
+static bool has_next(const struct kcr_ring *ring, const struct ring_rx *rx)
+{
+	struct ring_view view;
+
+	return rx->slots.depth > 1 &&
+	       ring_look(&rx->slots, rx->slots.next + 1, ring->copy, &view) ==
+	       LOOK_MESSAGE;
 }
 
 /*
  * The message that is due is not whole. What stays so is damage: a raw lane goes on
- * behind it, a safe one is at its end. Returns whether to look again.
+ * behind it, a safe one is at its end. Where not even the sequence is right, it may be an
+ * earlier message's damage, and the one that is due not written yet: a raw lane
+ * goes on when the one behind it, or a later one in its place, has come. Returns whether to
+ * look again.
  */
 static bool on_damage(const struct kcr_ring *ring, struct ring_rx *rx, uint64_t found)
 {
 	if (!ring_is_stuck(ring, rx->remote, &rx->damage, found))
 		return false;
+	if (ring_is_raw(ring) && found != rx->slots.next && !has_next(ring, rx)) {
+		__atomic_store_n(&rx->given_up, found, __ATOMIC_RELAXED);
+		return false;
+	}
 	rx->damage.since_ns = 0;
 	ring_add(&rx->corrupt, 1);
 	if (!ring_is_raw(ring)) {

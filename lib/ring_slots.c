@@ -155,14 +155,14 @@ enum ring_look ring_look(const struct slots *slots, uint64_t sequence,
 	return LOOK_PASSED;
 }
 
-/* Would ring_look() find anything? By any thread. */
-bool ring_has_news(const struct slots *slots, uint64_t sequence)
+/* Would ring_look() find anything, but for what was given up? By any thread. */
+bool ring_has_news(const struct slots *slots, uint64_t sequence, uint64_t given_up)
 {
 	const struct kcr_slot *slot = slot_at(slots, sequence);
 	uint64_t found = __atomic_load_n(&slot->sequence, __ATOMIC_ACQUIRE);
 
-	return found && (sequence <= slots->depth ||
-			 found != sequence - slots->depth);
+	return found && found != given_up && (sequence <= slots->depth ||
+					      found != sequence - slots->depth);
 }
 
 void ring_count(struct kcr_ack *ack, uint64_t sequence)

@@ -190,6 +190,16 @@ bool ring_all_left(const struct kcr_ring *ring)
 	return has_any_left;
 }
 
+/* Is there anything to poll on a lane that has not ended? */
+static bool has_news(const struct ring_rx *rx)
+{
+	uint64_t next = ring_get(&rx->slots.next), given_up = ring_get(&rx->given_up);
+
+	return ring_has_news(&rx->slots, next, given_up) ||
+	       (given_up && rx->slots.depth > 1 &&
+		ring_has_news(&rx->slots, next + 1, 0));
+}
+
 /* Is there anything to poll, be it an error that was not told? */
 bool ring_has_any(const struct kcr_ring *ring)
 {
@@ -199,7 +209,7 @@ bool ring_has_any(const struct kcr_ring *ring)
 		if (__atomic_load_n(&rx->err, __ATOMIC_RELAXED)) {
 			if (!__atomic_load_n(&rx->is_told, __ATOMIC_RELAXED))
 				return true;
-		} else if (ring_has_news(&rx->slots, ring_get(&rx->slots.next))) {
+		} else if (has_news(rx)) {
 			return true;
 		}
 	}

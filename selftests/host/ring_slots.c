@@ -88,9 +88,9 @@ TEST_F(slots, every_length_around_and_around)
 
 			EXPECT_EQ(LOOK_NOTHING, ring_look(&self->s, sequence, copy,
 							  &self->view));
-			EXPECT_FALSE(ring_has_news(&self->s, sequence));
+			EXPECT_FALSE(ring_has_news(&self->s, sequence, 0));
 			put(&self->s, self->data, sequence, bytes);
-			EXPECT_TRUE(ring_has_news(&self->s, sequence));
+			EXPECT_TRUE(ring_has_news(&self->s, sequence, 0));
 			ASSERT_EQ(LOOK_MESSAGE, ring_look(&self->s, sequence, copy,
 							  &self->view));
 			EXPECT_EQ(sequence, self->view.sequence);
@@ -181,7 +181,11 @@ TEST_F(slots, being_written)
 	/* The first time a slot is written it has a 0 as well. */
 	EXPECT_EQ(LOOK_NOTHING, ring_look(&self->s, 1, NULL, &self->view));
 	EXPECT_EQ(LOOK_WRITING, ring_look(&self->s, 1 + DEPTH, NULL, &self->view));
-	EXPECT_FALSE(ring_has_news(&self->s, 1 + DEPTH));
+	EXPECT_FALSE(ring_has_news(&self->s, 1 + DEPTH, 0));
+	slot->sequence = 77;
+	EXPECT_TRUE(ring_has_news(&self->s, 1 + DEPTH, 0));
+	EXPECT_FALSE(ring_has_news(&self->s, 1 + DEPTH, 77));
+	EXPECT_TRUE(ring_has_news(&self->s, 1 + DEPTH, 78));
 	/* As a network may: the sequence before the rest. */
 	slot->sequence = 1 + DEPTH;
 	EXPECT_EQ(LOOK_DAMAGED, ring_look(&self->s, 1 + DEPTH, NULL, &self->view));

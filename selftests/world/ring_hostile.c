@@ -174,6 +174,38 @@ TEST_F(hostile, a_damaged_byte_costs_a_raw_lane_one_message)
 	EXPECT_EQ(0, self->box.wrong);
 }
 
+/* Where the sequence is damaged, who polls must not run ahead of the source. */
+TEST_F(hostile, a_damaged_sequence_and_a_source_that_waits)
+{
+	const uint64_t rubbish = 0x5a5a5a5a5a5a;
+	uint64_t n;
+
+	MAKE(KCR_RING_RAW, PATIENCE);
+	for (uint64_t deep = 0; deep < 2; deep++) {
+		/* The last of those that are there; then, of a lane of one slot, the only one. */
+		if (deep)
+			self->slots->depth = self->r[1]->from[0]->slots.depth = 1;
+		n = self->slots->next;
+		ASSERT_EQ(n, SEND(n));
+		*(uint64_t *)slot_of(self->slots, n) = rubbish;
+		for (int i = 0; i < 10; i++) {
+			EXPECT_EQ(0, POLL());
+			ranks_sleep(2e-9 * PATIENCE);
+		}
+		EXPECT_EQ(n, self->r[1]->from[0]->slots.next);
+		EXPECT_EQ(-EAGAIN, kcr_ring_wait(self->r[1], 0));
+		for (int i = 1; i < 3 * DEPTH; i++) {
+			ASSERT_EQ(n + i, SEND(n + i));
+			EXPECT_EQ(0, kcr_ring_wait(self->r[1], 0));
+			EXPECT_EQ(1, POLL());
+			EXPECT_EQ(n + i, self->box.last[0]);
+		}
+	}
+	EXPECT_EQ(0, self->box.wrong);
+	EXPECT_EQ(2, self->box.gaps);
+	EXPECT_EQ(2, STAT(1, corrupt) + STAT(1, lost));
+}
+
 static int is_readable(int fd, int timeout_ms)
 {
 	struct pollfd p = { .fd = fd, .events = POLLIN };
