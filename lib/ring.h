@@ -221,6 +221,7 @@ void ring_write(const struct slots *slots, uint64_t sequence, const void *data,
 enum ring_look ring_look(const struct slots *slots, uint64_t sequence,
 			 unsigned char *copy, struct ring_view *view);
 bool ring_has_news(const struct slots *slots, uint64_t sequence, uint64_t given_up);
+bool ring_has_come(const struct slots *slots, uint64_t sequence);
 uint32_t ring_checksum(uint64_t sequence, uint32_t length, const void *data);
 void ring_count(struct kcr_ack *ack, uint64_t sequence);
 bool ring_read_count(const struct kcr_ack *ack, uint64_t *sequence);

@@ -127,8 +127,8 @@ static bool take(const struct slots *slots, const struct kcr_slot *slot,
  * @slots: the lane
  * @sequence: the message's: one that was not taken, all before it having been
  * @copy: NULL to take it in place; else room for the capacity, used for LOOK_PASSED too
- * @view: the message, with LOOK_MESSAGE; what is there instead, with LOOK_PASSED; with
- *	LOOK_DAMAGED the sequence alone
+ * @view: the message, with LOOK_MESSAGE; what is there instead, with LOOK_PASSED; else the
+ *	sequence alone
  *
  * What was in the slot before is depth messages older. A later message is believed
  * only if it is a whole one, in the slot where it belongs.
@@ -163,6 +163,13 @@ bool ring_has_news(const struct slots *slots, uint64_t sequence, uint64_t given_
 
 	return found && found != given_up && (sequence <= slots->depth ||
 					      found != sequence - slots->depth);
+}
+
+/* Is it this message that is in the slot, whole or not? By any thread. */
+bool ring_has_come(const struct slots *slots, uint64_t sequence)
+{
+	return __atomic_load_n(&slot_at(slots, sequence)->sequence,
+			       __ATOMIC_ACQUIRE) == sequence;
 }
 
 void ring_count(struct kcr_ack *ack, uint64_t sequence)

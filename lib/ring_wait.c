@@ -191,13 +191,15 @@ bool ring_all_left(const struct kcr_ring *ring)
 }
 
 /* Is there anything to poll on a lane that has not ended? */
-static bool has_news(const struct ring_rx *rx)
+static bool has_news(const struct kcr_ring *ring, const struct ring_rx *rx)
 {
 	uint64_t next = ring_get(&rx->slots.next), given_up = ring_get(&rx->given_up);
 
-	return ring_has_news(&rx->slots, next, given_up) ||
-	       (given_up && rx->slots.depth > 1 &&
-		ring_has_news(&rx->slots, next + 1, 0));
+	if (ring_has_news(&rx->slots, next, given_up))
+		return true;
+	/* A raw lane goes on behind what was given up or is being overwritten. */
+	return (given_up || (ring_is_raw(ring) && !rx->remote)) &&
+	       rx->slots.depth > 1 && ring_has_come(&rx->slots, next + 1);
 }
 
 /* Is there anything to poll, be it an error that was not told? */
@@ -209,7 +211,7 @@ bool ring_has_any(const struct kcr_ring *ring)
 		if (__atomic_load_n(&rx->err, __ATOMIC_RELAXED)) {
 			if (!__atomic_load_n(&rx->is_told, __ATOMIC_RELAXED))
 				return true;
-		} else if (has_news(rx)) {
+		} else if (has_news(ring, rx)) {
 			return true;
 		}
 	}

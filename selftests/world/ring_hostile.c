@@ -206,6 +206,26 @@ TEST_F(hostile, a_damaged_sequence_and_a_source_that_waits)
 	EXPECT_EQ(2, STAT(1, corrupt) + STAT(1, lost));
 }
 
+/* A source that stops in the middle of a write hides one message, not those behind it. */
+TEST_F(hostile, a_raw_source_that_stops_in_a_write)
+{
+	MAKE(KCR_RING_RAW, PATIENCE);
+	for (uint64_t n = 1; n <= 4 * DEPTH; n++) {
+		ASSERT_EQ(n, SEND(n));
+		if (n % DEPTH)
+			continue;
+		*(uint64_t *)slot_of(self->slots, n + 1) = 0;
+		EXPECT_EQ(0, kcr_ring_wait(self->r[1], 0));
+		EXPECT_EQ(DEPTH - 1, POLL());
+		EXPECT_EQ(n, self->box.last[0]);
+		EXPECT_EQ(n / DEPTH, STAT(1, lost));
+		EXPECT_EQ(-EAGAIN, kcr_ring_wait(self->r[1], 0));
+		EXPECT_EQ(0, POLL());
+	}
+	EXPECT_EQ(0, STAT(1, corrupt));
+	EXPECT_EQ(0, self->box.wrong);
+}
+
 static int is_readable(int fd, int timeout_ms)
 {
 	struct pollfd p = { .fd = fd, .events = POLLIN };
