@@ -559,8 +559,10 @@ typedef int (*kcr_ring_fn)(void *arg, int origin, uint64_t sequence,
  * @ring: the new ring, owned by the caller until kcr_ring_destroy()
  *
  * Collective: lanes and flags are compared on all ranks, and whatever is wrong on one is an
- * error on every rank, with a sentence that names it, in kcr_error(@world) too. After those
- * that are named here nothing is left, and the world goes on.
+ * error on every rank, with a sentence that names it, in kcr_error(@world) too; but for a
+ * NULL @world or @ring, which is refused at once on the rank that passes it, and which the
+ * others then wait for. After those that are named here nothing is left, and the world
+ * goes on.
  *
  * -EINVAL	a lane given twice, a rank outside the world, source equal to destination, zero
  *		depth or capacity, a lane of 4 GiB and more, an unknown flag, a NULL pointer;
