@@ -227,6 +227,7 @@ void ring_count(struct kcr_ack *ack, uint64_t sequence);
 bool ring_read_count(const struct kcr_ack *ack, uint64_t *sequence);
 
 /* ring_send.c */
+int ring_check_peer(const struct kcr_ring *ring, const struct ring_tx *tx);
 bool ring_is_stuck(const struct kcr_ring *ring, bool is_remote,
 		   struct ring_damage *damage, uint64_t found);
 

@@ -395,6 +395,24 @@ bool ring_mesh_has_place(const struct ring_tx *tx)
 	return tx->slots.next - done <= tx->slots.depth;
 }
 
+/*
+ * The module has no connection, or no lane. Whether the peer has died or left it may have
+ * come to know since the sender asked, and a connection that fails takes its lanes with
+ * it: then it is told by the world's cause, in a moment.
+ */
+static int no_way(const struct kcr_ring *ring, const struct ring_tx *tx)
+{
+	bool has_ended = lane_state(tx->remote) == KCR_LANE_ENDED &&
+			 conn_state(ring, tx->peer) != KCR_CONN_FAILED;
+	int err = ring_check_peer(ring, tx);
+
+	if (err || !has_ended)
+		return err ?: -EAGAIN;
+	return kcr_fail(NULL, -ESHUTDOWN,
+			"ring %u: lane %d -> %d: rank %d has given up the ring",
+			ring->number, ring->rank, tx->peer, tx->peer);
+}
+
 /**
  * ring_mesh_put() - send the message that was written as the next one
  * @ring: the ring
@@ -418,13 +436,8 @@ int ring_mesh_put(struct kcr_ring *ring, struct ring_tx *tx)
 	err = -errno;
 	if (err == -ENOBUFS)
 		return -EAGAIN;
-	/* Why a connection has ended is told by the world's cause, in a moment. */
-	if (err == -ENOTCONN && lane_state(tx->remote) != KCR_LANE_ENDED)
-		return -EAGAIN;
 	if (err == -ENOTCONN)
-		return kcr_fail(NULL, -ESHUTDOWN,
-				"ring %u: lane %d -> %d: rank %d has given up the ring",
-				ring->number, ring->rank, tx->peer, tx->peer);
+		return no_way(ring, tx);
 	return kcr_fail(NULL, err, "ring %u: lane %d -> %d: the module does not send: %s",
 			ring->number, ring->rank, tx->peer, strerror(-err));
 }

@@ -103,7 +103,7 @@ static int make_room(struct kcr_ring *ring, struct ring_tx *tx)
 }
 
 /* Can the destination still receive? */
-static int check_peer(const struct kcr_ring *ring, const struct ring_tx *tx)
+int ring_check_peer(const struct kcr_ring *ring, const struct ring_tx *tx)
 {
 	uint64_t cause = ring_cause(ring);
 
@@ -141,7 +141,7 @@ static int64_t try_to_send(struct ring_wait *wait)
 	struct ring_tx *tx = wait->tx;
 	int64_t result;
 
-	result = check_peer(ring, tx);
+	result = ring_check_peer(ring, tx);
 	if (result)
 		return result;
 	pthread_mutex_lock(&tx->lock);
