@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include "coll.h"
 #include "limits.h"
 #include "rendezvous.h"
@@ -344,7 +345,9 @@ KCR_PUBLIC int kcr_ring_destroy(struct kcr_ring *ring)
 	if (!ring)
 		return 0;
 	if (ring->fork_generation != process_fork_generation()) {
-		/* Its mappings and its thread were not inherited. */
+		/* Its mappings and its thread were not inherited; its memory was. */
+		if (ring->owns_fd)
+			close(ring->fd);
 		free_memory(ring);
 		return kcr_fail(NULL, -EPERM,
 				"this ring belongs to the process that made it, not to a forked child");

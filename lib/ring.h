@@ -121,7 +121,8 @@ struct ring_mapping {
  * @from: by source: of @rx, or NULL
  * @votes: by rank; only while it is made
  * @mapped: all that is, and @mappings how much
- * @fd: the memory that this rank shares, or -1
+ * @fd: the memory that this rank shares, or the device; or -1
+ * @owns_fd: it goes with the ring
  * @window: the module's number for the ring's memory, 0 if it has none
  * @remote_window: the same for its lanes between nodes, 0 if no rank has any
  * @has_remote: this rank has, and made the window
@@ -152,6 +153,7 @@ struct kcr_ring {
 	struct ring_mapping *mapped;
 	size_t mappings;
 	int fd;
+	bool owns_fd;
 	unsigned int window;
 	unsigned int remote_window;
 	bool has_remote;

@@ -82,6 +82,7 @@ static int shm_attach(struct kcr_ring *ring, char *note)
 	ring->fd = shm_make(bytes);
 	if (ring->fd < 0)
 		return ring->fd;
+	ring->owns_fd = true;
 	n = snprintf(note, NOTE_BYTES, "shm %d ", ring->fd);
 	for (int i = 0; i < SHM_IDENTITY; i++)
 		n += snprintf(note + n, NOTE_BYTES - n, "%02x", identity[i]);
@@ -158,8 +159,9 @@ static int shm_map(struct kcr_ring *ring)
 static void shm_detach(struct kcr_ring *ring)
 {
 	ring_unmap_all(ring);
-	if (ring->fd >= 0)
+	if (ring->owns_fd)
 		close(ring->fd);
+	ring->owns_fd = false;
 	ring->fd = -1;
 }
 
