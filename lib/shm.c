@@ -24,8 +24,11 @@ static bool is_too_much(size_t bytes)
 /* Anonymous memory that grows with use would fault when there is none left. */
 static int fill(int fd, size_t bytes)
 {
-	int err = is_too_much(bytes) ? ENOSPC : posix_fallocate(fd, 0, bytes);
+	int err = is_too_much(bytes) ? ENOSPC : EINTR;
 
+	/* A signal that is for the program interrupts it. */
+	while (err == EINTR)
+		err = posix_fallocate(fd, 0, bytes);
 	if (err)
 		return kcr_fail(NULL, err == ENOSPC ? -ENOMEM : -err,
 				"no memory for %zu bytes to share: %s", bytes,
