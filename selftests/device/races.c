@@ -894,7 +894,7 @@ static bool may_give(const struct race *r, int err)
 
 static void expect_results(struct __test_metadata *_metadata, struct race *r, double took)
 {
-	char text[200] = "";
+	char text[1000] = "";
 	long calls = 0;
 	size_t n = 0;
 	int err;
@@ -903,8 +903,9 @@ static void expect_results(struct __test_metadata *_metadata, struct race *r, do
 		calls += r->tally[err];
 		if (!r->tally[err])
 			continue;
-		n += snprintf(text + n, sizeof(text) - n, " %ld %s,", r->tally[err],
-			      err ? strerror(err) : "done");
+		if (n < sizeof(text))
+			n += snprintf(text + n, sizeof(text) - n, " %ld %s,",
+				      r->tally[err], err ? strerror(err) : "done");
 		EXPECT_TRUE(may_give(r, err)) {
 			TH_LOG("gave %s", strerror(err));
 		}
