@@ -181,7 +181,10 @@ static inline bool victims_are_well(struct victims *all)
 		victims_rounds(all) > before + 1;
 }
 
-/* 0 when they have exchanged something, else an error. */
+/*
+ * 0 when each has sent something to the other, else an error: what that needs they
+ * have then, and do not get more while others are tried.
+ */
 static inline int victims_start(struct victims *all, double slow)
 {
 	memset(all, 0, sizeof(*all));
@@ -194,7 +197,8 @@ static inline int victims_start(struct victims *all, double slow)
 
 		all->pid[i] = dev_child(victim_main, &v);
 	}
-	return victims_are_well(all) ? 0 : -EIO;
+	/* Two rounds are seen each time: first rank 0's, then rank 1's and another. */
+	return victims_are_well(all) && victims_are_well(all) ? 0 : -EIO;
 }
 
 static inline void victims_end(struct victims *all)
