@@ -98,7 +98,6 @@ struct ring_rx {
 	uint64_t received, bytes, lost, torn, corrupt, max_lag;
 } __attribute__((aligned(KCR_CACHE_LINE)));
 
-
 struct ring_mapping {
 	void *at;
 	size_t bytes;

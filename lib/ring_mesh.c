@@ -251,13 +251,16 @@ int ring_mesh_attach(struct kcr_ring *ring)
 
 	if (!has_any(ring))
 		return 0;
-	c.wait.is_slow = true;
 	err = choose_window(ring);
 	for (size_t i = 0; i < ring->count; i++)
 		mine += is_mine(ring, &ring->lanes[i]);
 	if (err || !mine)
 		return err;
-	return connect_peers(ring) ?: wait_for(&c);
+	err = connect_peers(ring);
+	if (err)
+		return err;
+	c.wait.is_slow = true;
+	return wait_for(&c);
 }
 
 static void *map(struct kcr_ring *ring, int part, int index, size_t bytes,

@@ -21,10 +21,11 @@
  * An end that is given up stays until the peer has said (UNLANED) that none of its
  * writes is on its way, as it does when it is asked to (UNLANE) and its last one
  * has completed; and until this end's own requests have, since a peer may say anything
- * at any time, and a registration is still to be used by one that waits. Then, outside of all locks, the registrations go, and only after
- * them the pages. If the connection ends first they go after its queue pair. Since
- * messages keep their order and a window's number stays taken meanwhile, nothing of
- * an earlier lane can be taken for a later one's.
+ * at any time, and a registration is still to be used by one that waits. Then, outside
+ * of all locks, the registrations go, and only after them the pages. If the connection
+ * ends first they go after its queue pair. Since messages keep their order and a
+ * window's number stays taken meanwhile, nothing of an earlier lane can be taken for a
+ * later one's.
  *
  * All of that is under conn->lock, except that ends are made under conn->open_lock.
  */
@@ -821,7 +822,7 @@ static int say_end(struct conn *c, u32 window, bool is_source)
 
 static int say_ends(struct conn *c)
 {
-	int ret = 0, missing = 0;
+	int ret, missing = 0;
 	u32 window, i;
 
 	for (i = 0; i < 2; i++) {

@@ -13,7 +13,7 @@
 struct port {
 	struct list_head node;
 	struct ib_device *device;
-	struct mutex goodbyes;
+	struct mutex goodbyes;		/* see port_part() */
 	bool is_leaving;
 	u32 users;
 };

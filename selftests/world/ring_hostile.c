@@ -183,14 +183,16 @@ TEST_F(hostile, a_damaged_sequence_and_a_source_that_waits)
 	MAKE(KCR_RING_RAW, PATIENCE);
 	for (uint64_t deep = 0; deep < 2; deep++) {
 		/* The last of those that are there; then, of a lane of one slot, the only one. */
-		if (deep)
-			self->slots->depth = self->r[1]->from[0]->slots.depth = 1;
+		if (deep) {
+			self->slots->depth = 1;
+			self->r[1]->from[0]->slots.depth = 1;
+		}
 		n = self->slots->next;
 		ASSERT_EQ(n, SEND(n));
 		*(uint64_t *)slot_of(self->slots, n) = rubbish;
 		for (int i = 0; i < 10; i++) {
 			EXPECT_EQ(0, POLL());
-			ranks_sleep(2e-9 * PATIENCE);
+			ranks_sleep(2 * PATIENCE / 1e9);
 		}
 		EXPECT_EQ(n, self->r[1]->from[0]->slots.next);
 		EXPECT_EQ(-EAGAIN, kcr_ring_wait(self->r[1], 0));
@@ -498,7 +500,7 @@ TEST_F(hostile, looks_that_are_far_apart)
 		slot->sequence = 1 + laps * DEPTH;
 		slot->checksum ^= 1;
 		EXPECT_EQ(0, POLL());
-		ranks_sleep(5e-9 * PATIENCE);
+		ranks_sleep(5 * PATIENCE / 1e9);
 	}
 	EXPECT_EQ(0, STAT(1, corrupt));
 	DROP();
@@ -510,7 +512,7 @@ TEST_F(hostile, looks_that_are_far_apart)
 	for (uint64_t n = 1; n < DEPTH; n++) {
 		ack->sequence = n;
 		EXPECT_EQ(-EAGAIN, SEND(5));
-		ranks_sleep(5e-9 * PATIENCE);
+		ranks_sleep(5 * PATIENCE / 1e9);
 	}
 	ring_count(ack, 1);
 	EXPECT_EQ(5, SEND(5));
@@ -527,7 +529,7 @@ TEST_F(hostile, a_lane_between_nodes_has_more_patience)
 	ASSERT_EQ(1, SEND(1));
 	slot_of(self->slots, 1)[KCR_SLOT_PAYLOAD] ^= 1;
 	EXPECT_EQ(0, POLL());
-	ranks_sleep(5e-9 * PATIENCE);
+	ranks_sleep(5 * PATIENCE / 1e9);
 	EXPECT_EQ(0, POLL());
 	EXPECT_EQ(0, STAT(1, corrupt));
 	slot_of(self->slots, 1)[KCR_SLOT_PAYLOAD] ^= 1;
@@ -543,7 +545,7 @@ TEST_F(hostile, a_lane_between_nodes_has_more_patience)
 	ack = self->r[1]->from[0]->ack;
 	ack->sequence = 1;
 	EXPECT_EQ(-EAGAIN, SEND(5));
-	ranks_sleep(5e-9 * PATIENCE);
+	ranks_sleep(5 * PATIENCE / 1e9);
 	EXPECT_EQ(-EAGAIN, SEND(5));
 	self->r[0]->remote_patience_ns = PATIENCE;
 	EXPECT_EQ(-EUCLEAN, send_on(self->r[0], 5));

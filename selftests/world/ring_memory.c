@@ -64,11 +64,14 @@ int __wrap_memfd_create(const char *name, unsigned int flags)
 int __wrap_posix_fallocate(int fd, off_t at, off_t bytes)
 {
 	static __thread int calls;
+	int err;
 
-	/* Each first time, a signal comes. */
+	/* Each first time, a signal comes. Errors are positive here. */
 	if (++calls % 2)
-		return EINTR;
-	return fails() ? ENOSPC : __real_posix_fallocate(fd, at, bytes);
+		err = EINTR;
+	else
+		err = fails() ? ENOSPC : __real_posix_fallocate(fd, at, bytes);
+	return err;
 }
 
 void *__wrap_mmap(void *at, size_t bytes, int prot, int flags, int fd, off_t offset)
