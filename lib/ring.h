@@ -293,6 +293,9 @@ void ring_mesh_arm(struct kcr_ring *ring, const struct ring_tx *tx);
 extern const struct ring_carrier_ops ring_module_ops, ring_shm_ops;
 int shm_park(struct link *link, uint64_t seen, uint64_t timeout_ns);
 void shm_kick_one(struct link *link, int rank);
+struct kcr_lane_desc *ring_list_lanes(const struct kcr_ring *ring, uint32_t *count,
+				      bool (*belongs)(const struct kcr_ring *ring,
+						      const struct ring_lane *lane));
 int module_device(const struct link *link);
 void module_nap(void);
 

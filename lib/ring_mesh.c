@@ -93,26 +93,6 @@ static bool has_any(const struct kcr_ring *ring)
 	return false;
 }
 
-static struct kcr_lane_desc *list_lanes(const struct kcr_ring *ring, uint32_t *count)
-{
-	struct kcr_lane_desc *list = calloc(ring->count + 1, sizeof(*list));
-	uint32_t n = 0;
-
-	for (size_t i = 0; list && i < ring->count; i++) {
-		const struct kcr_lane *l = &ring->lanes[i].desc;
-
-		if (is_mine(ring, &ring->lanes[i]))
-			list[n++] = (struct kcr_lane_desc){
-				.source = l->source,
-				.destination = l->destination,
-				.depth = l->depth,
-				.capacity = l->capacity,
-			};
-	}
-	*count = n;
-	return list;
-}
-
 /* Something that comes with time; nobody is told of the end of that wait but the caller. */
 struct coming {
 	struct ring_wait wait;
@@ -214,7 +194,7 @@ static int64_t make_window(struct ring_wait *wait)
 	};
 	int err = 0;
 
-	lanes = list_lanes(ring, &args.nr_lanes);
+	lanes = ring_list_lanes(ring, &args.nr_lanes, is_mine);
 	if (!lanes)
 		return kcr_fail(NULL, -ENOMEM, "no memory for a list of lanes");
 	args.lanes = (uintptr_t)lanes;

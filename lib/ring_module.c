@@ -46,7 +46,10 @@ static int choose_window(struct kcr_ring *ring)
 	return 0;
 }
 
-static struct kcr_lane_desc *list_lanes(const struct kcr_ring *ring, uint32_t *count)
+/* As a window has them: those that belong to it. To be freed; NULL without memory. */
+struct kcr_lane_desc *ring_list_lanes(const struct kcr_ring *ring, uint32_t *count,
+				      bool (*belongs)(const struct kcr_ring *ring,
+						      const struct ring_lane *lane))
 {
 	struct kcr_lane_desc *list = calloc(ring->count + 1, sizeof(*list));
 	uint32_t n = 0;
@@ -54,7 +57,7 @@ static struct kcr_lane_desc *list_lanes(const struct kcr_ring *ring, uint32_t *c
 	for (size_t i = 0; list && i < ring->count; i++) {
 		const struct kcr_lane *l = &ring->lanes[i].desc;
 
-		if (is_local(ring, &ring->lanes[i]))
+		if (belongs(ring, &ring->lanes[i]))
 			list[n++] = (struct kcr_lane_desc){
 				.source = l->source,
 				.destination = l->destination,
@@ -96,7 +99,7 @@ static int module_attach(struct kcr_ring *ring, char *note)
 	int err;
 
 	(void)note;
-	lanes = list_lanes(ring, &count);
+	lanes = ring_list_lanes(ring, &count, is_local);
 	if (!lanes)
 		return kcr_fail(NULL, -ENOMEM, "no memory for a list of lanes");
 	ring->fd = module_device(ring->link);
