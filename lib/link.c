@@ -293,7 +293,8 @@ struct link *link_alloc(struct kcr_world *w)
  * @w: the world
  * @rv: its rendezvous, where cards are exchanged
  *
- * On success w->link is set. An error has a sentence in kcr_error(NULL).
+ * An error has a sentence in kcr_error(NULL). What there is of the link is the world's even
+ * then: its memory must be found by the others until they have been told.
  */
 int link_create(struct kcr_world *w, struct rendezvous *rv)
 {
@@ -304,6 +305,7 @@ int link_create(struct kcr_world *w, struct rendezvous *rv)
 	link = link_alloc(w);
 	if (!link)
 		return kcr_fail(NULL, -ENOMEM, "no memory for a link");
+	w->link = link;
 	choose_patience(link);
 	err = plan(link, rv);
 	if (!err)
@@ -316,12 +318,7 @@ int link_create(struct kcr_world *w, struct rendezvous *rv)
 		err = rendezvous_exchange(rv, note);
 	if (!err)
 		err = link->carrier->ops->map(link, rv);
-	if (err) {
-		link_destroy(link);
-		return err;
-	}
-	w->link = link;
-	return 0;
+	return err;
 }
 
 /* Say that this rank leaves in peace; the others may still read what it sent. */

@@ -657,7 +657,7 @@ static int follow_tell(struct meeting *m)
 	uint64_t until = in_ms(REFUSE_MS);
 	size_t length;
 
-	if (m->told || m->lost)
+	if (m->told || m->lost || m->standing)
 		return result(m);
 	length = pack_error(body, m->error, m->sentence);
 	if (wire_send(m->leader->fd, WIRE_FAIL, m->rank, body, length, until))

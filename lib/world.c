@@ -31,6 +31,20 @@ static bool module_works(const struct kcr_config *config)
 	return true;
 }
 
+/*
+ * Who could not connect has told why, and then looks dead. If nobody has, this rank does,
+ * before its memory goes: others may be about to connect to it.
+ */
+static int come_apart(struct kcr_world *w, int err)
+{
+	int first = rendezvous_error(w->rendezvous, true);
+
+	if (first)
+		return first;
+	kcr_fail(NULL, err, "while the ranks came together: %s", w->error);
+	return rendezvous_fail(w->rendezvous, err);
+}
+
 /* Meet, connect, and see that all have: after that nobody needs the files. */
 static int come_together(struct kcr_world *w)
 {
@@ -46,11 +60,8 @@ static int come_together(struct kcr_world *w)
 	/* Number 0: a peer that is through may be in number 1 already. */
 	w->operation = -1;
 	err = coll_barrier(w);
-	/* Who could not connect has told why, and then looks dead. */
 	if (err)
-		return rendezvous_error(w->rendezvous, true) ?:
-		       kcr_fail(NULL, err, "while the ranks came together: %s",
-				w->error);
+		return come_apart(w, err);
 	rendezvous_settle(w->rendezvous);
 	return 0;
 }

@@ -6,6 +6,7 @@
  *
  * Over the link that KCR_LINK names.
  */
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <sys/stat.h>
@@ -35,6 +36,34 @@ int ioctl(int fd, unsigned long request, ...)
 	if (joining == JOIN_AND_DIE && request == KCR_IOCTL_JOIN)
 		raise(SIGKILL);
 	return ret;
+}
+
+/* What this process does when it opens another's memory, and when it tells of an error. */
+static bool dies_mapping;
+static double maps_after, tells_after;
+
+int open(const char *path, int flags, ...)
+{
+	va_list args;
+	mode_t mode;
+
+	va_start(args, flags);
+	mode = flags & O_CREAT ? va_arg(args, mode_t) : 0;
+	va_end(args);
+	if (maps_after && strstr(path, "/fd/") && strncmp(path, "/proc/self", 10)) {
+		ranks_sleep(maps_after);
+		maps_after = 0;
+		if (dies_mapping)
+			raise(SIGKILL);
+	}
+	return syscall(SYS_openat, AT_FDCWD, path, flags, mode);
+}
+
+int link(const char *from, const char *to)
+{
+	if (strlen(to) > 6 && !strcmp(to + strlen(to) - 6, ".error"))
+		ranks_sleep(tells_after);
+	return syscall(SYS_linkat, AT_FDCWD, from, AT_FDCWD, to, 0);
 }
 
 FIXTURE(rendezvous) {
@@ -391,6 +420,38 @@ TEST_F_TIMEOUT(rendezvous, death_of_one_that_joined, 60)
 		SEE_ALL(-ECONNRESET, 20, says, "came together", "pid ");
 		again(&self->r);
 		self->job.missing = 0;
+	}
+}
+
+static int try_to_map(int rank, void *arg)
+{
+	const struct job *job = arg;
+	/* Rank 1 meets the death as it maps, or when it has. */
+	static const double after[] = { 0.6, 0.4, 0.9, 0.2 };
+
+	dies_mapping = rank == 3;
+	maps_after = rank == 1 && job->odd_rank ? 0 : after[rank];
+	tells_after = rank == 1 ? 1.5 : 0;
+	return try_to_come(rank, arg);
+}
+
+/*
+ * One has died, a second found out, and its memory goes: those that are about to map that
+ * are told of the dead one, and do not take the second for dead or for something else.
+ */
+TEST_F_TIMEOUT(rendezvous, death_of_one_that_mapped, 60)
+{
+	if (ranks_link_is_module())
+		SKIP(return, "not over shm");
+	for (self->job.odd_rank = 0; self->job.odd_rank < 2; self->job.odd_rank++) {
+		self->job.missing = 0;
+		ASSERT_EQ(0, start_those(&self->r, 4, &self->job, try_to_map));
+		while (!ranks_ended(&self->r, 3))
+			ranks_sleep(0.001);
+		self->r.status[3] = 0;
+		self->job.missing = 1 << 3;
+		SEE_ALL(-ECONNRESET, 20, "rank 3", "died");
+		again(&self->r);
 	}
 }
 
