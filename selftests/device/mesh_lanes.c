@@ -404,16 +404,20 @@ TEST_F_TIMEOUT(lanes, watched, 60)
 	ASSERT_TRUE(COMES(20, 500000));
 }
 
-/* A queue that is full says so, and when it is not any more. */
+/*
+ * A queue that is full says so, and when it is not any more. The messages are such that to
+ * carry one takes far longer than to post it.
+ */
 TEST_F_TIMEOUT(lanes, full, 60)
 {
-	int refused = 0, tries = 400;
+	const __u32 length = 16000;
+	int refused = 0, tries = 200;
 	__u64 s, events;
 	int err;
 
-	ASSERT_EQ(0, open_both(self, 256, 4000));
+	ASSERT_EQ(0, open_both(self, 256, length));
 	for (s = 1; s <= 256; s++)
-		mesh_slot_write(IMAGE, s, 4000);
+		mesh_slot_write(IMAGE, s, length);
 	for (s = 1; tries; tries--) {
 		events = dev_events(self->status[0]);
 		err = mesh_put(self->fd[0], WINDOW, 1, s, 32);
