@@ -405,20 +405,21 @@ TEST_F_TIMEOUT(lanes, watched, 60)
 }
 
 /*
- * A queue that is full says so, and when it is not any more. The messages are such that to
- * carry one takes far longer than to post it.
+ * A queue that is full says so, and when it is not any more. Where the device carries what
+ * is posted in the poster's own time (rxe on 6.1, in a softirq), it does so for 2 ms at most:
+ * one PUT here is far more than that.
  */
 TEST_F_TIMEOUT(lanes, full, 60)
 {
-	const __u32 length = 16000;
+	const __u32 depth = 64, length = 256 << 10;
 	int refused = 0, tries = 200;
 	__u64 s, events;
 	int err;
 
-	ASSERT_EQ(0, open_both(self, 256, length));
-	for (s = 1; s <= 256; s++)
+	ASSERT_EQ(0, open_both(self, depth, length));
+	for (s = 1; s <= depth; s++)
 		mesh_slot_write(IMAGE, s, length);
-	for (s = 1; tries; tries--) {
+	for (s = 1; tries && refused < 3; tries--) {
 		events = dev_events(self->status[0]);
 		err = mesh_put(self->fd[0], WINDOW, 1, s, 32);
 		if (!err) {
