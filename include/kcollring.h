@@ -148,9 +148,9 @@ struct kcr_emu;
  * @board_depth: slots in a board	(KCR_BOARD_DEPTH)
  * @board_bytes: payload bytes of a board's slot (KCR_BOARD_BYTES)
  * @spin: rounds of looking before a waiting rank yields the CPU (KCR_SPIN);
- *	negative, or the variable not set: chosen from the ranks and CPUs of the node
+ *	negative, or the variable not set: chosen from the ranks, CPUs and wires of the node
  * @yield: rounds of sched_yield() before a waiting rank sleeps (KCR_YIELD);
- *	negative, or the variable not set: chosen by the library
+ *	likewise
  * @warn_ms: an operation that waits so long says once for whom, 0 never (KCR_WARN, in seconds)
  * @timeout_ms: an operation that waits so long fails with -ETIMEDOUT (KCR_TIMEOUT, in seconds)
  * @rendezvous_ms: how long to wait for the other ranks to come (KCR_RENDEZVOUS_TIMEOUT, in seconds)

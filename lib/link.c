@@ -131,19 +131,30 @@ void link_place_rx_lane(struct link *link, int peer, enum lane_set set,
 	rx->ack = ack;
 }
 
-/* Rounds of looking and of yielding, from the CPUs that this node's ranks have. */
-static void choose_patience(struct link *link)
+/*
+ * Rounds of looking and of yielding, from the CPUs that this node's ranks have. A wire of
+ * software needs one to carry anything: where each has a rank that looks, what the rank
+ * looks for comes when it sleeps.
+ */
+static void choose_patience(struct link *link, struct rendezvous *rv)
 {
 	const struct kcr_config *config = &link->world->config;
+	bool is_starving;
 	cpu_set_t cpus;
 	int n = 1;
 
 	if (!sched_getaffinity(0, sizeof(cpus), &cpus))
 		n = CPU_COUNT(&cpus);
+	is_starving = link->mesh && n <= config->local_size &&
+		      wires_have_software(&rendezvous_card(rv, config->rank)->wires);
 	link->spin = config->spin >= 0 ? (uint64_t)config->spin :
+		     is_starving ? 0 :
 		     n >= config->local_size ? SPIN_ENOUGH_CPUS : SPIN_FEW_CPUS;
 	link->yield = config->yield >= 0 ? (uint64_t)config->yield :
-		      YIELD_ROUNDS;
+		      is_starving ? 0 : YIELD_ROUNDS;
+	kcr_debug(config, "waits: %llu looks, %llu yields, then sleep: %d CPUs for %d ranks%s",
+		  (unsigned long long)link->spin, (unsigned long long)link->yield, n,
+		  config->local_size, is_starving ? " and wires of software" : "");
 }
 
 static struct carrier *choose_carrier(const struct link *link,
@@ -306,10 +317,11 @@ int link_create(struct kcr_world *w, struct rendezvous *rv)
 	if (!link)
 		return kcr_fail(NULL, -ENOMEM, "no memory for a link");
 	w->link = link;
-	choose_patience(link);
 	err = plan(link, rv);
-	if (!err)
+	if (!err) {
+		choose_patience(link, rv);
 		link->carrier = choose_carrier(link, rv);
+	}
 	if (!err && !link->carrier)
 		err = kcr_fail(NULL, -ENOMEM, "no memory for a carrier");
 	if (!err)

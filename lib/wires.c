@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include "kcr.h"
 #include "wires.h"
 
@@ -323,6 +324,28 @@ int wires_find(const char *wanted, struct wire_list *list)
 		list->wires[list->count++] = all->ends[i];
 	free(all);
 	return err;
+}
+
+/**
+ * wires_have_software() - does a CPU of this node do what a device would?
+ * @list: this node's wires
+ *
+ * Such a device (rdma_rxe, siw) is nobody's child in sysfs.
+ */
+bool wires_have_software(const struct wire_list *list)
+{
+	char path[sizeof(DEVICES) + 1 + WIRE_DEVICE_BYTES], target[256];
+
+	for (int i = 0; i < list->count; i++) {
+		ssize_t n;
+
+		snprintf(path, sizeof(path), DEVICES "/%s", list->wires[i].device);
+		n = readlink(path, target, sizeof(target) - 1);
+		target[n < 0 ? 0 : n] = 0;
+		if (strstr(target, "/virtual/"))
+			return true;
+	}
+	return false;
 }
 
 /* The first of @list in @wire's network that is not taken, or -1. */

@@ -43,6 +43,7 @@ struct wire_pair {
 	const struct wire_end *a, *b;
 };
 
+bool wires_have_software(const struct wire_list *list);
 int wires_find(const char *wanted, struct wire_list *list);
 int wires_pair(const struct wire_list *a, const struct wire_list *b,
 	       bool same_node, struct wire_pair pairs[WIRES_LISTED]);

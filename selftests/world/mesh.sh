@@ -38,6 +38,17 @@ same()
 	report $? "$name" || echo "# $mesh / $memory"
 }
 
+# waits NAME WORDS COMMAND...: ranks say so of how they wait, each of them
+waits()
+{
+	local name=$1 words=$2 said
+	shift 2
+
+	said=$(KCR_DEBUG=1 "$@" 2>&1) &&
+		[ "$(grep -c "waits: $words," <<< "$said")" -eq 2 ]
+	report $? "$name" || echo "# $(grep -m 2 "waits:" <<< "$said")"
+}
+
 # fails NAME WORDS COMMAND...: it fails, and says so
 fails()
 {
@@ -58,7 +69,7 @@ if [ -z "${KCR_RDMA:-}" ] || [ "${KCR_NODES:-1}" -ne 1 ]; then
 fi
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
-echo "1..15"
+echo "1..18"
 same "16 ranks" 16 allreduce -b 8 -e 64K -f 90
 large=(allreduce -b 2M -e 2M)
 for wires in 1 2 3 4; do
@@ -78,3 +89,7 @@ KCR_LINK=mesh KCR_WIRES=rxe99 fails "no such device" \
 	kcr-run -n 2 kcr-perf barrier
 KCR_LINK=mesh fails "a network namespace without one" "has no RDMA device with an address" \
 	unshare -n kcr-run -n 2 kcr-perf barrier
+two=(taskset -c 0 kcr-run -n 2 kcr-perf barrier -n 10)
+KCR_LINK=mesh waits "no CPU to spare for wires of software" "0 looks, 0 yields" "${two[@]}"
+KCR_LINK=mesh KCR_SPIN=5 KCR_YIELD=6 waits "as it is told to" "5 looks, 6 yields" "${two[@]}"
+KCR_LINK=module waits "memory needs no CPU" "16 looks, 256 yields" "${two[@]}"
