@@ -6,6 +6,8 @@
  * A port lives from the add to the remove of its device. ports_lock protects
  * the list and the fall of users to zero; goodbyes is held by who says one.
  */
+#include <linux/delay.h>
+#include <linux/rcupdate.h>
 #include <linux/slab.h>
 
 #include "verbs.h"
@@ -15,6 +17,7 @@ struct port {
 	struct ib_device *device;
 	struct mutex goodbyes;		/* see port_part() */
 	bool is_leaving;
+	bool was_used;
 	u32 users;
 };
 
@@ -42,6 +45,7 @@ int port_get(struct ib_device *device, struct port **at)
 		if (port->device != device || port->is_leaving)
 			continue;
 		port->users++;
+		port->was_used = true;
 		WRITE_ONCE(*at, port);
 		ret = 0;
 		break;
@@ -71,11 +75,16 @@ void port_put(struct port *port)
  * message. rdma_rxe of 6.1 has one queue for those of all ids, and fails it when the
  * interface below goes down; of two that are in it then the second may stay there
  * for ever, and with it whoever waits, and the device's own removal.
+ *
+ * Under the handler's lock, since an address may have been resolved just now:
+ * rdma_cm then connects, and if that fails frees what rdma_disconnect() looks at.
  */
 void port_part(struct port *port, struct rdma_cm_id *id)
 {
 	mutex_lock(&port->goodbyes);
+	rdma_lock_handler(id);
 	rdma_disconnect(id);
+	rdma_unlock_handler(id);
 	rdma_destroy_id(id);
 	mutex_unlock(&port->goodbyes);
 }
@@ -120,6 +129,22 @@ static void fail_conns(struct port *port)
 }
 
 /*
+ * What connections have said last may still be on its way in, and comes to ib_mad and
+ * to the pool of completion queues. These are removed next, and up to 6.12 neither
+ * waits for it: ib_mad destroys its queue pair while the completion of a receive may
+ * be about to post the next (ib_mad_port_close() and ib_mad_recv_done()), and
+ * the pool frees a queue that its softirq may be about to arm (ib_poll_handler()).
+ */
+#define SETTLE_MS	100
+
+static void settle(void)
+{
+	msleep(SETTLE_MS);
+	/* Softirqs have ended. */
+	synchronize_rcu();
+}
+
+/*
  * The device goes. Those that have ended close anyway, and an id that has
  * just been bound to the device gets an event of its own.
  */
@@ -139,6 +164,8 @@ static void remove(struct ib_device *device, void *data)
 
 	fail_conns(found);
 	wait_event(ports_idle, is_idle(found));
+	if (found->was_used)
+		settle();
 	spin_lock_bh(&ports_lock);
 	list_del(&found->node);
 	spin_unlock_bh(&ports_lock);
