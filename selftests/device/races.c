@@ -335,8 +335,9 @@ static void act_connect(struct actor *a)
 	void *p;
 	int err;
 
+	/* All of them, be it late: the peer waits for each. */
 	if (!a->number) {
-		for (wire = 0; wire < KCR_MAX_WIRES && !is_stopped(r); wire++) {
+		for (wire = 0; wire < KCR_MAX_WIRES; wire++) {
 			if (is_final(note(r, connect_wire(r->fd, other(r), wire))))
 				break;
 			jitter(&a->seed);
@@ -666,6 +667,19 @@ static bool wires_are_settled(struct race *r)
 	return are_settled;
 }
 
+static void log_wires(struct __test_metadata *_metadata, struct race *r)
+{
+	for (__u32 wire = 0; wire < KCR_MAX_WIRES; wire++) {
+		struct kcr_conn_status *conn = mesh_status(r->peer_fd, r->rank, wire);
+
+		if (conn == MAP_FAILED)
+			continue;
+		TH_LOG("wire %u of rank %u", wire, other(r));
+		MESH_LOG(conn);
+		munmap(conn, sizeof(*conn));
+	}
+}
+
 /* K1: what the kernel has taken from the ring, and what it has answered. */
 static unsigned int ring_taken(struct race *r)
 {
@@ -830,7 +844,9 @@ static void one_round(struct __test_metadata *_metadata, struct race *r, unsigne
 	stop_all(_metadata, r, &c);
 	/* A peer that left while it connected is no dead one. */
 	if (r->act == ACT_CONNECT) {
-		EXPECT_TRUE(DEV_SOON(LIMIT, wires_are_settled(r)));
+		EXPECT_TRUE(DEV_SOON(LIMIT, wires_are_settled(r))) {
+			log_wires(_metadata, r);
+		}
 		EXPECT_TRUE(is_seen(r)) {
 			TH_LOG("cause %#llx", dev_cause(r->status));
 		}
