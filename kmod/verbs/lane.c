@@ -15,8 +15,11 @@
  *
  * Writes come without a completion at the receiver. Who wants to sleep says so (ARM,
  * with what it has seen); the peer's module rings as soon as it has posted something
- * newer: the RING goes behind that in the same queue, so when it is
- * heard the data is there. One ARM is enough until the RING for it has come.
+ * newer: the RING comes with that, as its immediate, or goes behind it in the same queue,
+ * so when it is heard the data is there. One ARM is enough until the RING for it has come.
+ * Who has slept as often as it was rung asks for more of them with its next ARM: then
+ * a message costs no ARM of its own. Both count: a RING that was not said yet is for all
+ * that is newer.
  *
  * An end that is given up stays until the peer has said (UNLANED) that none of its
  * writes is on its way, as it does when it is asked to (UNLANE) and its last one
@@ -295,7 +298,7 @@ static void forget(struct lane *lane)
 	if (lane->ends)
 		return;
 	lane->ends = true;
-	lane->is_armed = false;
+	lane->rings = 0;
 	/*
 	 * A peer that we have heard may have written: it must know what it is that
 	 * ends. And what was acknowledged is acknowledged.
@@ -410,15 +413,48 @@ static int usable(struct conn *c, u32 window, bool is_source,
 	}
 }
 
+static bool ring_is_due(const struct lane *lane, u64 newest)
+{
+	return lane->rings && newest > lane->peer_seen &&
+	       !(lane->say & LANE_RING);
+}
+
+/* For all that is posted by now. */
+static void count_ring(struct lane *lane, u64 newest)
+{
+	lane->rings--;
+	lane->peer_seen = newest;
+}
+
 /* Behind what was posted. */
 static void ring_if_due(struct lane *lane)
 {
 	u64 newest = lane->is_source ? lane->put : lane->counter.sequence;
 
-	if (!lane->is_armed || newest <= lane->peer_seen)
+	if (!ring_is_due(lane, newest))
 		return;
-	lane->is_armed = false;
+	count_ring(lane, newest);
 	want_said(lane, LANE_RING);
+}
+
+/* With @wr, the last of what is posted, if it is due and there is a credit for it. */
+static bool ring_with(struct lane *lane, struct ib_rdma_wr *wr, u64 newest)
+{
+	struct conn *c = lane->conn;
+
+	if (!c->credits || !ring_is_due(lane, newest))
+		return false;
+	wr->wr.opcode = IB_WR_RDMA_WRITE_WITH_IMM;
+	wr->wr.ex.imm_data =
+		cpu_to_be32(wire_imm_rung(lane->window, lane->is_source));
+	return true;
+}
+
+/* What ring_with() has prepared is posted. */
+static void has_rung(struct lane *lane, u64 newest)
+{
+	lane->conn->credits--;
+	count_ring(lane, newest);
 }
 
 static u64 place_of(const struct lane *lane, u64 sequence)
@@ -517,7 +553,9 @@ static int add_slot(struct lane *lane, struct batch *batch, u64 place,
 static int post_slots(struct lane *lane, const struct kcr_put *args,
 		      const u32 *lengths)
 {
+	u64 newest = args->sequence + args->count - 1;
 	struct batch batch;
+	bool rings = false;
 	int ret = 0;
 	u32 i;
 
@@ -530,7 +568,12 @@ static int post_slots(struct lane *lane, const struct kcr_put *args,
 	for (i = 0; i < args->count && !ret; i++)
 		ret = add_slot(lane, &batch,
 			       place_of(lane, args->sequence + i), lengths[i]);
-	return ret ?: post(lane, &batch);
+	if (!ret)
+		rings = ring_with(lane, &batch.wrs[batch.nr - 1], newest);
+	ret = ret ?: post(lane, &batch);
+	if (!ret && rings)
+		has_rung(lane, newest);
+	return ret;
 }
 
 /**
@@ -579,15 +622,19 @@ static int post_ack(struct lane *lane)
 		},
 		.rkey = lane->rkeys[0],
 	};
+	bool rings;
 	int ret;
 
 	if (c->sending >= SEND_QUEUE - SEND_QUEUE_RESERVE / 2)
 		return -ENOBUFS;
 	lane->counter = lane->next_ack;
+	rings = ring_with(lane, &wr, lane->counter.sequence);
 	ret = queue_post(c, &wr.wr);
 	if (ret)
 		return ret;
 	lane->outstanding++;
+	if (rings)
+		has_rung(lane, lane->counter.sequence);
 	ring_if_due(lane);
 	return 0;
 }
@@ -640,9 +687,13 @@ int lane_arm(struct conn *c, const struct kcr_arm *args)
 		return ret == -ENOBUFS ? 0 : ret;
 	if (is_source && lane->outstanding)
 		lane->is_watched = true;
-	if (lane->is_waiting)
+	lane->slept++;
+	if (lane->awaited)
 		return 0;
-	lane->is_waiting = true;
+	lane->asked = lane->slept <= lane->asked ? 1 :
+		      clamp_t(u32, 2 * lane->asked, 1, WIRE_RINGS);
+	lane->slept = 1;
+	lane->awaited = lane->asked;
 	lane->seen = args->seen;
 	want_said(lane, LANE_ARM);
 	conn_push(c);
@@ -716,12 +767,13 @@ static int say(struct conn *c, struct wire_message *m, enum wire_type type)
 }
 
 static int say_of_end(struct conn *c, u32 window, bool is_source,
-		      enum wire_type type, u64 seen)
+		      enum wire_type type, u64 seen, u8 more)
 {
 	u32 source = is_source ? c->member->rank : c->peer;
 	struct wire_message m = {
 		.end = {
 			.window = window,
+			.more = more,
 			.source = cpu_to_le16(source),
 			.seen = cpu_to_le64(seen),
 		},
@@ -763,19 +815,19 @@ static int tell(struct lane *lane)
 static int say_unlane(struct lane *lane)
 {
 	return say_of_end(lane->conn, lane->window, lane->is_source,
-			  WIRE_UNLANE, 0);
+			  WIRE_UNLANE, 0, 0);
 }
 
 static int say_arm(struct lane *lane)
 {
 	return say_of_end(lane->conn, lane->window, lane->is_source, WIRE_ARM,
-			  lane->seen);
+			  lane->seen, lane->asked - 1);
 }
 
 static int say_ring(struct lane *lane)
 {
 	return say_of_end(lane->conn, lane->window, lane->is_source, WIRE_RING,
-			  0);
+			  0, 0);
 }
 
 /* What @flag stands for, if it is to be said. */
@@ -812,7 +864,7 @@ static int say_end(struct conn *c, u32 window, bool is_source)
 	int ret;
 
 	if (c->unlaned[is_source] & BIT(window)) {
-		ret = say_of_end(c, window, is_source, WIRE_UNLANED, 0);
+		ret = say_of_end(c, window, is_source, WIRE_UNLANED, 0, 0);
 		if (ret)
 			return ret;
 		c->unlaned[is_source] &= ~BIT(window);
@@ -929,7 +981,7 @@ static void hear_unlane(struct conn *c, struct lane *lane, u32 window,
 	}
 	if (lane->is_heard && !lane->ends) {
 		set_state(lane, KCR_LANE_ENDED);
-		lane->is_armed = false;
+		lane->rings = 0;
 		lane->say = 0;
 	}
 	/* Nothing may be written there any more. */
@@ -947,13 +999,19 @@ static bool hear_unlaned(struct lane *lane)
 	return true;
 }
 
-static void hear_arm(struct lane *lane, u64 seen)
+static void hear_arm(struct lane *lane, u64 seen, u32 rings)
 {
 	if (!lane || lane->ends || lane->state != KCR_LANE_READY)
 		return;
 	lane->peer_seen = seen;
-	lane->is_armed = true;
+	lane->rings = rings;
 	ring_if_due(lane);
+}
+
+static void hear_ring(struct lane *lane)
+{
+	if (lane && lane->awaited)
+		lane->awaited--;
 }
 
 static bool hear_of_end(struct conn *c, const struct wire_message *m)
@@ -963,7 +1021,8 @@ static bool hear_of_end(struct conn *c, const struct wire_message *m)
 	struct lane *lane;
 
 	if (window >= KCR_MAX_WINDOWS || (!is_source && source != c->peer) ||
-	    m->end.reserved || m->end.reserved2)
+	    m->end.reserved2 ||
+	    m->end.more >= (m->type == WIRE_ARM ? WIRE_RINGS : 1))
 		return false;
 	lane = find(c, window, is_source);
 	switch (m->type) {
@@ -973,13 +1032,44 @@ static bool hear_of_end(struct conn *c, const struct wire_message *m)
 	case WIRE_UNLANED:
 		return hear_unlaned(lane);
 	case WIRE_ARM:
-		hear_arm(lane, le64_to_cpu(m->end.seen));
+		hear_arm(lane, le64_to_cpu(m->end.seen), m->end.more + 1);
 		return true;
 	default:
-		if (lane)
-			lane->is_waiting = false;
+		hear_ring(lane);
 		return true;
 	}
+}
+
+/* Something that was taken is owed. Returns whether there was credit for it. */
+static bool take_credit(struct conn *c)
+{
+	if (++c->owed > WIRE_CREDITS)
+		return false;
+	if (c->owed >= WIRE_CREDITS / 2)
+		c->say |= SAY_LANES;
+	return true;
+}
+
+/**
+ * lane_rung() - something was written to a lane, and rings
+ * @c: the connection
+ * @imm: which lane
+ *
+ * Return: whether it may.
+ */
+bool lane_rung(struct conn *c, u32 imm)
+{
+	bool by_source = WIRE_IMM_RUNG_BY_SOURCE(imm);
+	u32 window = WIRE_IMM_RUNG_WINDOW(imm);
+
+	lockdep_assert_held(&c->lock);
+
+	if (window >= KCR_MAX_WINDOWS ||
+	    imm != wire_imm_rung(window, by_source) || !take_credit(c))
+		return false;
+	hear_ring(find(c, window, !by_source));
+	conn_push(c);
+	return true;
 }
 
 /**
@@ -995,14 +1085,12 @@ bool lane_hear(struct conn *c, const struct wire_message *m)
 
 	lockdep_assert_held(&c->lock);
 
-	if (wire_needs_credit(m->type) && ++c->owed > WIRE_CREDITS)
+	if (wire_needs_credit(m->type) && !take_credit(c))
 		return false;
 	if (m->type == WIRE_LANE)
 		is_right = hear_lane(c, &m->lane);
 	else if (m->type != WIRE_CREDIT)
 		is_right = hear_of_end(c, m);
-	if (c->owed >= WIRE_CREDITS / 2)
-		c->say |= SAY_LANES;
 	if (is_right)
 		conn_push(c);
 	return is_right;

@@ -152,24 +152,96 @@ static void lane_arms(struct kunit *test)
 	struct fake_lane *l = lane_fake(test, true);
 
 	KUNIT_EXPECT_TRUE(test, hears(l->f, word_of_end(WIRE_ARM, true, 0)));
-	KUNIT_EXPECT_FALSE(test, l->lane.is_armed);	/* not ready */
+	KUNIT_EXPECT_EQ(test, l->lane.rings, 0);	/* not ready */
 	KUNIT_EXPECT_TRUE(test, hears(l->f, word_of_lane(true, 4)));
 	l->lane.put = 7;
 	KUNIT_EXPECT_TRUE(test, hears(l->f, word_of_end(WIRE_ARM, true, 7)));
-	KUNIT_EXPECT_TRUE(test, l->lane.is_armed);
+	KUNIT_EXPECT_EQ(test, l->lane.rings, 1);
 	KUNIT_EXPECT_EQ(test, l->lane.say & LANE_RING, 0);
 	KUNIT_EXPECT_TRUE(test, hears(l->f, word_of_end(WIRE_ARM, true, 6)));
-	KUNIT_EXPECT_FALSE(test, l->lane.is_armed);
+	KUNIT_EXPECT_EQ(test, l->lane.rings, 0);
 	KUNIT_EXPECT_EQ(test, l->lane.say & LANE_RING, LANE_RING);
 	KUNIT_EXPECT_TRUE(test, hears(l->f, word_of_end(WIRE_ARM, true,
 							U64_MAX)));
-	KUNIT_EXPECT_TRUE(test, l->lane.is_armed);
-	l->lane.is_waiting = true;
+	KUNIT_EXPECT_EQ(test, l->lane.rings, 1);
+	l->lane.awaited = 2;
 	KUNIT_EXPECT_TRUE(test, hears(l->f, word_of_end(WIRE_RING, true, 0)));
-	KUNIT_EXPECT_FALSE(test, l->lane.is_waiting);
+	KUNIT_EXPECT_EQ(test, l->lane.awaited, 1);
 	/* Of a lane that there is not. */
 	KUNIT_EXPECT_TRUE(test, hears(l->f, word_of_end(WIRE_RING, false, 0)));
 	KUNIT_EXPECT_TRUE(test, hears(l->f, word_of_end(WIRE_ARM, false, 0)));
+}
+
+static bool is_rung(struct fake *f, u32 imm)
+{
+	bool is_right;
+
+	spin_lock_bh(&f->c.lock);
+	is_right = lane_rung(&f->c, imm);
+	spin_unlock_bh(&f->c.lock);
+	return is_right;
+}
+
+/* Rings that come with writes: of what there is, and no more than there are credits. */
+static void lane_rings(struct kunit *test)
+{
+	struct fake_lane *l = lane_fake(test, true);
+	u32 imm = wire_imm_rung(WINDOW, false), i;
+	struct fake *f = l->f;
+
+	l->lane.awaited = 2;
+	KUNIT_EXPECT_FALSE(test, is_rung(f, wire_imm_rung(KCR_MAX_WINDOWS,
+							  false)));
+	KUNIT_EXPECT_FALSE(test, is_rung(f, imm | BIT(5)));
+	KUNIT_EXPECT_FALSE(test, is_rung(f, imm | BIT(7)));
+	f->c.owed = 0;
+	KUNIT_EXPECT_TRUE(test, is_rung(f, wire_imm_rung(WINDOW, true)));
+	KUNIT_EXPECT_EQ(test, l->lane.awaited, 2);
+	for (i = 1; i < WIRE_CREDITS; i++)
+		KUNIT_EXPECT_TRUE(test, is_rung(f, imm));
+	KUNIT_EXPECT_EQ(test, l->lane.awaited, 0);
+	KUNIT_EXPECT_FALSE(test, is_rung(f, imm));
+}
+
+/* What was asked for is rung with what is posted, if there is a credit, else behind it. */
+static void lane_rings_with(struct kunit *test)
+{
+	struct fake_lane *l = lane_fake(test, true);
+	struct wire_message m = word_of_end(WIRE_ARM, true, 7);
+	struct lane *lane = &l->lane;
+	struct ib_rdma_wr wr = { };
+
+	KUNIT_EXPECT_TRUE(test, hears(l->f, word_of_lane(true, 4)));
+	lane->put = 7;
+	m.end.more = WIRE_RINGS;
+	KUNIT_EXPECT_FALSE(test, hears(l->f, m));
+	m.end.more = 2;
+	KUNIT_EXPECT_TRUE(test, hears(l->f, m));
+	spin_lock_bh(&l->f->c.lock);
+	l->f->c.credits = 1;
+	KUNIT_EXPECT_FALSE(test, ring_with(lane, &wr, 7));
+	KUNIT_EXPECT_TRUE(test, ring_with(lane, &wr, 9));
+	KUNIT_EXPECT_EQ(test, wr.wr.opcode, IB_WR_RDMA_WRITE_WITH_IMM);
+	KUNIT_EXPECT_EQ(test, be32_to_cpu(wr.wr.ex.imm_data),
+			wire_imm_rung(WINDOW, true));
+	lane->put = 9;
+	has_rung(lane, 9);
+	KUNIT_EXPECT_EQ(test, l->f->c.credits, 0);
+	KUNIT_EXPECT_EQ(test, lane->rings, 2);
+	ring_if_due(lane);
+	KUNIT_EXPECT_EQ(test, lane->rings, 2);
+	lane->put = 10;
+	KUNIT_EXPECT_FALSE(test, ring_with(lane, &wr, 10));
+	ring_if_due(lane);
+	KUNIT_EXPECT_EQ(test, lane->rings, 1);
+	KUNIT_EXPECT_EQ(test, lane->say & LANE_RING, LANE_RING);
+	/* That one is for this, too. */
+	lane->put = 11;
+	l->f->c.credits = 1;
+	KUNIT_EXPECT_FALSE(test, ring_with(lane, &wr, 11));
+	ring_if_due(lane);
+	KUNIT_EXPECT_EQ(test, lane->rings, 1);
+	spin_unlock_bh(&l->f->c.lock);
 }
 
 /* The peer gives its end up: agreed to when nothing of ours is on its way. */
@@ -257,6 +329,8 @@ static struct kunit_case lane_cases[] = {
 	KUNIT_CASE(lane_words),
 	KUNIT_CASE(lane_unequal),
 	KUNIT_CASE(lane_arms),
+	KUNIT_CASE(lane_rings),
+	KUNIT_CASE(lane_rings_with),
 	KUNIT_CASE(lane_ends),
 	KUNIT_CASE(lane_agreements),
 	KUNIT_CASE(lane_credits),

@@ -234,6 +234,8 @@ bool ring_arrived(struct conn *c, u32 imm, u32 bytes)
 	    !credit_arrived(c, WIRE_IMM_CREDIT_STREAM(imm),
 			    WIRE_IMM_CREDIT_CLASS(imm), WIRE_IMM_CREDIT(imm)))
 		return false;
+	if (stream == WIRE_NO_FRAME && WIRE_IMM_CLASS(imm) == WIRE_RUNG)
+		return lane_rung(c, imm);
 	if (stream == WIRE_NO_FRAME)
 		return WIRE_IMM_HAS_CREDIT(imm) && !bytes;
 	return frame_arrived(c, stream, WIRE_IMM_CLASS(imm), bytes);

@@ -209,9 +209,11 @@ struct lane {
 	struct kcr_ack next_ack;
 	/* Who waits: this end, by its ARM; the peer, by its. */
 	u64 seen;
-	bool is_waiting;		/* ARM was said, and no RING came */
+	u32 awaited;			/* RINGs that ARM has asked for */
+	u32 asked;			/* how many that were */
+	u32 slept;			/* how often this end wanted one since */
 	u64 peer_seen;
-	bool is_armed;
+	u32 rings;			/* that the peer has asked for */
 };
 
 /* A message on its way out, or a receive. */
@@ -411,6 +413,7 @@ int lane_arm(struct conn *c, const struct kcr_arm *args);
 bool lane_sent(struct lane *lane, bool is_done);
 bool lane_registered(struct lane *lane, bool is_done);
 bool lane_say(struct conn *c);
+bool lane_rung(struct conn *c, u32 imm);
 bool lane_hear(struct conn *c, const struct wire_message *message);
 
 /* proof.c */

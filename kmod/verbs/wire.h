@@ -28,8 +28,8 @@
 #include <linux/kcollring.h>
 
 #define WIRE_MAGIC		0x6772636bU	/* "kcrg" */
-#define WIRE_VERSION		2
-#define WIRE_VERSION_MIN	2
+#define WIRE_VERSION		3
+#define WIRE_VERSION_MIN	3
 
 #define WIRE_NONCE_BYTES	16
 #define WIRE_PROOF_BYTES	32
@@ -82,7 +82,7 @@ enum wire_type {
 	WIRE_UNLANE,		/* end: mine goes; write no more, and say so */
 	WIRE_UNLANED,		/* end: nothing of mine is on its way to yours */
 	WIRE_ARM,		/* end: ring when there is more than was seen */
-	WIRE_RING,		/* end: there is */
+	WIRE_RING,		/* end: there is; an immediate may say so, too */
 	WIRE_CREDIT,		/* nothing but wire_message.credits */
 };
 
@@ -123,10 +123,15 @@ struct wire_lane {
 	__le32 rkeys[KCR_REMOTE_PARTS];
 };
 
-/* One end of a lane: the window and the source's rank, of the two, tell which. */
+/*
+ * One end of a lane: the window and the source's rank, of the two, tell which. ARM asks for
+ * one RING, and for as many more, each for what is newer than what the last was for.
+ */
+#define WIRE_RINGS		8	/* most that one ARM asks for */
+
 struct wire_end {
 	u8 window;
-	u8 reserved;
+	u8 more;		/* with ARM; else 0 */
 	__le16 source;
 	__le32 reserved2;
 	__le64 seen;
@@ -167,9 +172,12 @@ static_assert(sizeof(struct wire_message) == 64);
 
 /*
  * An immediate has the ring of the frame, or WIRE_NO_FRAME, and the credit of one
- * ring in the other direction: the low bits of the last sequence released.
+ * ring in the other direction: the low bits of the last sequence released. Or it has
+ * WIRE_NO_FRAME and WIRE_RUNG: what it comes with was written to a lane, and is the RING for
+ * that. It needs a credit as the message does.
  */
 #define WIRE_NO_FRAME		3U	/* as stream */
+#define WIRE_RUNG		1U	/* as class */
 #define WIRE_CREDIT_BITS	21
 #define WIRE_CREDIT_MASK	((1U << WIRE_CREDIT_BITS) - 1)
 
@@ -183,6 +191,16 @@ static inline u32 wire_imm_credit(u32 stream, u32 class, u64 released)
 	return 1U << 5 | stream << 6 | class << 8 |
 	       ((u32)released & WIRE_CREDIT_MASK) << 11;
 }
+
+/* @by_source: who writes, and rings, is the lane's source */
+static inline u32 wire_imm_rung(u32 window, bool by_source)
+{
+	return wire_imm(WIRE_NO_FRAME, WIRE_RUNG) | by_source << 6 |
+	       window << 8;
+}
+
+#define WIRE_IMM_RUNG_BY_SOURCE(imm)	((imm) >> 6 & 1)
+#define WIRE_IMM_RUNG_WINDOW(imm)	((imm) >> 8)
 
 #define WIRE_IMM_STREAM(imm)		((imm) & 3)
 #define WIRE_IMM_CLASS(imm)		((imm) >> 2 & 7)

@@ -314,7 +314,7 @@ TEST_F_TIMEOUT(waits, before_the_proof, 60)
 		RAW_UNLANE, RAW_UNLANED, RAW_ARM, RAW_RING, RAW_CREDIT, 255,
 	};
 
-	for (int i = 0; i < ARRAY_SIZE(types) + 2; i++) {
+	for (int i = 0; i < ARRAY_SIZE(types) + 3; i++) {
 		struct raw *r = &self->low;
 		struct raw_message m = raw_message(types[i % ARRAY_SIZE(types)]);
 		int err;
@@ -325,6 +325,8 @@ TEST_F_TIMEOUT(waits, before_the_proof, 60)
 			err = raw_say(r, &m);
 		else if (i == ARRAY_SIZE(types))
 			err = raw_write(r, NULL, 0, 0, raw_imm(0, 0));
+		else if (i == ARRAY_SIZE(types) + 1)
+			err = raw_write(r, NULL, 0, 0, raw_rung(0, true));
 		else
 			err = raw_write(r, NULL, 0, 0, raw_imm(RAW_NO_FRAME, 0) |
 					raw_credit(0, 0, 1));
@@ -970,7 +972,8 @@ BREAKS_BY_SAYING(lane_reserved, m = raw_about_lane(3, 0, 1, 1, 1); m.lane.reserv
 BREAKS_BY_SAYING(end_window, m = raw_about_end(RAW_UNLANE, KCR_MAX_WINDOWS, 0, 0));
 BREAKS_BY_SAYING(end_of_others, m = raw_about_end(RAW_UNLANE, 3, 2, 0));
 BREAKS_BY_SAYING(end_of_nobody, m = raw_about_end(RAW_ARM, 3, 0xffff, 0));
-BREAKS_BY_SAYING(end_reserved, m = raw_about_end(RAW_ARM, 3, 0, 0); m.end.reserved = 1);
+BREAKS_BY_SAYING(end_more, m = raw_about_end(RAW_ARM, 3, 0, 0); m.end.more = RAW_RINGS);
+BREAKS_BY_SAYING(end_more_of_ring, m = raw_about_end(RAW_RING, 3, 1, 0); m.end.more = 1);
 BREAKS_BY_SAYING(end_reserved2, m = raw_about_end(RAW_RING, 3, 1, 0); m.end.reserved2 = 1);
 BREAKS_BY_SAYING(unlaned, m = raw_about_end(RAW_UNLANED, 3, 0, 0));
 BREAKS_BY_SAYING(unlaned_out, m = raw_about_end(RAW_UNLANED, 15, 1, 0));
@@ -1022,6 +1025,19 @@ static int break_neither_frame_nor_credit(struct victim *v, struct raw *r)
 }
 
 FIXTURE_VARIANT_ADD(breaks, neither_frame_nor_credit) BREAKS(neither_frame_nor_credit);
+
+/* A write that rings for a lane that there cannot be, or says more than that. */
+#define BREAKS_BY_RINGING(name, imm)					\
+	static int break_##name(struct victim *v, struct raw *r)	\
+	{								\
+		return raw_write(r, NULL, 0, 0, imm);			\
+	}								\
+	FIXTURE_VARIANT_ADD(breaks, name) BREAKS(name)
+
+BREAKS_BY_RINGING(rung_window, raw_rung(KCR_MAX_WINDOWS, true));
+BREAKS_BY_RINGING(rung_window_most, raw_rung(0xffffff, false));
+BREAKS_BY_RINGING(rung_bit_5, raw_rung(3, true) | 1 << 5);
+BREAKS_BY_RINGING(rung_bit_7, raw_rung(3, false) | 1 << 7);
 
 static int break_credit_stream(struct victim *v, struct raw *r)
 {

@@ -461,6 +461,84 @@ TEST_F_TIMEOUT(lanes, arms_in_a_loop, 60)
 	expect_up(_metadata, self);
 }
 
+/* It asks for several: each comes with what it is for, and there is none too many. */
+TEST_F(lanes, asks_for_more)
+{
+	struct raw_message m = raw_about_end(RAW_ARM, OUT, 1, 0);
+
+	ASSERT_EQ(0, tell(self, OUT, &out_list));
+	ASSERT_TRUE(READY(&self->out));
+	m.end.more = 2;
+	ASSERT_EQ(0, say(self, &m));
+	/* So that it is there before what it asks for. */
+	ASSERT_EQ(0, raw_sent(&self->low));
+	dev_sleep(0.1 * dev_scale());
+	for (__u64 s = 1; s <= 5; s++) {
+		mesh_slot_write(&self->out, s, 8);
+		ASSERT_EQ(0, mesh_put(self->v.fd, OUT, 0, s, 1));
+		ASSERT_TRUE(DEV_SOON(10, mesh_lane_done(&self->out) == s));
+		EXPECT_TRUE(DEV_SOON(10, ({ raw_poll(&self->low);
+					    self->low.rung == (s < 3 ? s : 3); })));
+	}
+	EXPECT_EQ(raw_rung(OUT, true), self->low.last_rung);
+	EXPECT_EQ(0, self->low.heard[RAW_RING]);
+	/* What is there already is told by itself. */
+	m.end.seen = 4;
+	ASSERT_EQ(0, say(self, &m));
+	EXPECT_TRUE(raw_hears(&self->low, RAW_RING, 10));
+	EXPECT_EQ(3, self->low.rung);
+	expect_up(_metadata, self);
+}
+
+/* The victim asks, and has seen @seen. */
+static int asks(struct _test_data_lanes *self, __u64 seen)
+{
+	return mesh_arm(self->v.fd, IN, 0, 0, seen);
+}
+
+static int rings(struct _test_data_lanes *self)
+{
+	__u64 events = dev_events(self->v.status);
+
+	return raw_write(&self->low, NULL, 0, 0, raw_rung(IN, true)) ?: raw_sent(&self->low) ?:
+	       !DEV_SOON(10, dev_events(self->v.status) != events);
+}
+
+/* Who sleeps each time asks for more at a time, and for one again when it need not. */
+TEST_F(lanes, asks_seldom)
+{
+	unsigned int asked = 1, said = 0;
+	__u64 s = 0;
+
+	ASSERT_EQ(0, tell(self, IN, &in_list));
+	ASSERT_TRUE(READY(&self->in));
+	for (int i = 0; i < 6; i++) {
+		ASSERT_EQ(0, asks(self, s));
+		ASSERT_TRUE(DEV_SOON(10, ({ raw_poll(&self->low);
+					    self->low.heard[RAW_ARM] == said + 1; })));
+		said++;
+		EXPECT_EQ(asked - 1, self->low.last[RAW_ARM].end.more);
+		EXPECT_EQ(s, self->low.last[RAW_ARM].end.seen);
+		for (unsigned int j = 0; j < asked; j++) {
+			if (j)
+				ASSERT_EQ(0, asks(self, s));
+			s++;
+			ASSERT_EQ(0, rings(self));
+		}
+		EXPECT_EQ(said, self->low.heard[RAW_ARM]);
+		ASSERT_EQ(0, give_back(self));
+		asked = asked < RAW_RINGS ? 2 * asked : RAW_RINGS;
+	}
+	ASSERT_EQ(0, asks(self, s));
+	for (unsigned int j = 0; j < RAW_RINGS; j++)
+		ASSERT_EQ(0, rings(self));
+	ASSERT_EQ(0, asks(self, s));
+	ASSERT_TRUE(DEV_SOON(10, ({ raw_poll(&self->low);
+				    self->low.heard[RAW_ARM] == said + 2; })));
+	EXPECT_EQ(0, self->low.last[RAW_ARM].end.more);
+	expect_up(_metadata, self);
+}
+
 /* Bells that nobody has asked for, and ends of lanes that there are not. */
 TEST_F_TIMEOUT(lanes, noise, 60)
 {
@@ -468,6 +546,7 @@ TEST_F_TIMEOUT(lanes, noise, 60)
 
 	for (int i = 0; i < n; i++) {
 		ASSERT_EQ(0, say_of_end(self, RAW_RING, i % 16, i % 2, 0));
+		ASSERT_EQ(0, raw_write(&self->low, NULL, 0, 0, raw_rung(i % 16, i / 16 % 2)));
 		ASSERT_EQ(0, say_of_end(self, RAW_UNLANE, 5 + i % 3, i % 2, 0));
 		if (self->low.owed > RAW_CREDITS / 2)
 			ASSERT_EQ(0, give_back(self));

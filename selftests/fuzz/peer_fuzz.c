@@ -41,10 +41,15 @@ static void spoil(struct chance *c, void *data, size_t bytes)
 	}
 }
 
+/* In which the victim may have lanes. */
+#define WINDOW		1
+
 static __u32 imm(struct chance *c)
 {
 	if (one_in(c, 4))
 		return draw(c);
+	if (one_in(c, 4))
+		return raw_rung(one_in(c, 8) ? any_number(c) : WINDOW, one_in(c, 2));
 	return raw_imm(below(c, 4), below(c, 8)) |
 		(one_in(c, 2) ? raw_credit(below(c, 4), below(c, 8), any_number(c)) : 0);
 }
@@ -61,8 +66,6 @@ static struct raw_ring any_ring(struct chance *c)
 }
 
 /* About the lane that the victim may have, in the one direction or the other. */
-#define WINDOW		1
-
 static void about_lane(struct peer_fuzz *f, struct raw_message *m)
 {
 	struct chance *c = &f->c;
@@ -84,6 +87,7 @@ static void about_lane(struct peer_fuzz *f, struct raw_message *m)
 	}
 	m->end = (struct raw_end){
 		.window = one_in(c, 8) ? below(c, 20) : WINDOW,
+		.more = m->type == RAW_ARM ? below(c, RAW_RINGS + one_in(c, 8)) : 0,
 		.source = one_in(c, 8) ? any_number(c) : is_mine ? peer : 1,
 		.seen = any_number(c),
 	};

@@ -23,7 +23,7 @@
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "structs are as on the wire");
 
 #define RAW_MAGIC	0x6772636bU
-#define RAW_VERSION	2
+#define RAW_VERSION	3
 #define RAW_PORT	18917
 
 #define RAW_HELLO	1
@@ -46,6 +46,8 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "structs are as on the
 #define RAW_LANE_HEARD	1
 
 #define RAW_NO_FRAME	3u
+#define RAW_RUNG	1u
+#define RAW_RINGS	8	/* most that one ARM asks for */
 
 struct raw_request {
 	__u32 magic;
@@ -102,7 +104,7 @@ struct raw_lane {
 
 struct raw_end {
 	__u8 window;
-	__u8 reserved;
+	__u8 more;
 	__u16 source;
 	__u32 reserved2;
 	__u64 seen;
@@ -164,6 +166,8 @@ struct raw {
 	unsigned int heard[RAW_TYPES];
 	struct raw_message last[RAW_TYPES];
 	unsigned int imms;
+	unsigned int rung;	/* by immediates */
+	__u32 last_rung;
 	unsigned int credits;		/* that were given back */
 	unsigned int owed;		/* messages about lanes that came */
 };
@@ -449,6 +453,17 @@ static inline struct raw_message raw_about_ring(__u8 type, __u8 stream, __u8 cla
 	return m;
 }
 
+static inline __u32 raw_imm(__u32 stream, __u32 class)
+{
+	return stream | class << 2;
+}
+
+/* What rings comes with what it rings for; @by_source: for slots, else for a counter. */
+static inline __u32 raw_rung(__u32 window, bool by_source)
+{
+	return raw_imm(RAW_NO_FRAME, RAW_RUNG) | by_source << 6 | window << 8;
+}
+
 /* Take what has completed. */
 static inline void raw_poll(struct raw *r)
 {
@@ -465,7 +480,12 @@ static inline void raw_poll(struct raw *r)
 		if (wc.status != IBV_WC_SUCCESS)
 			continue;
 		m = (void *)(r->memory + wc.wr_id * sizeof(*m));
-		if (wc.opcode == IBV_WC_RECV_RDMA_WITH_IMM) {
+		if (wc.opcode == IBV_WC_RECV_RDMA_WITH_IMM &&
+		    (ntohl(wc.imm_data) & 31) == raw_imm(RAW_NO_FRAME, RAW_RUNG)) {
+			r->rung++;
+			r->owed++;
+			r->last_rung = ntohl(wc.imm_data);
+		} else if (wc.opcode == IBV_WC_RECV_RDMA_WITH_IMM) {
 			r->imms++;
 		} else if (wc.byte_len == sizeof(*m) && m->type < RAW_TYPES) {
 			r->last[m->type] = *m;
@@ -549,11 +569,6 @@ static inline struct raw_message raw_about_lane(__u8 window, __u16 source, __u16
 		.depth = depth, .capacity = capacity,
 	};
 	return m;
-}
-
-static inline __u32 raw_imm(__u32 stream, __u32 class)
-{
-	return stream | class << 2;
 }
 
 static inline __u32 raw_credit(__u32 stream, __u32 class, __u32 released)
