@@ -9,29 +9,39 @@
  * with its next PUT. What a connection carries arrives in order: so a ring comes behind the
  * data that it is for.
  *
+ * One "armed" asks for several rings, each for what is newer than what the last was for, and
+ * both count them: while some are to come the destination need not say anything. A ring that
+ * cannot be said at once is owed, and is for all that is sent before it is said.
+ *
  * To be left out, one at a time:
  *
  *	NO_COMPARE	the module does not look what it has sent already
  *	NO_LOCK		... or does, but a PUT may come between that and its being armed
  *	SEEN_LATE	the destination reads its event counter behind its last look
+ *	COUNT_OWED	the module counts one more ring while one is owed
  *
  * That look could be left out: the source's module compares. So could the order of data and
  * ring: who is woken too early arms again. Both only spare a round over the network.
  */
-#define MESSAGES 3
+#define MESSAGES 4
+#ifndef RINGS
+#define RINGS 2
+#endif
 
 #define DATA	0
 #define RING	1
 
 byte arrived;		/* the lane's memory: the last message */
 byte events;		/* the destination's event counter */
+byte awaited;		/* the destination's module: rings that are to come */
 
 byte put;		/* the source's module: the last message that it has sent */
-bit armed;		/* ... what it was told */
+byte rings;		/* ... what it was told: so many, for more than that */
 byte seen_there;
+bit owed;		/* ... a ring that is not said yet */
 bit locked;		/* ... and its lock for the two */
 
-chan there = [6] of { bit, byte };	/* to the destination */
+chan there = [8] of { bit, byte };	/* to the destination */
 chan back = [2] of { byte };		/* to the source */
 
 #ifdef NO_LOCK
@@ -41,6 +51,26 @@ chan back = [2] of { byte };		/* to the source */
 #define lock()		atomic { !locked -> locked = 1 }
 #define unlock()	locked = 0
 #endif
+
+#ifdef COUNT_OWED
+#define is_due	(rings > 0 && put > seen_there)
+#else
+#define is_due	(rings > 0 && put > seen_there && !owed)
+#endif
+
+inline ring_if_due()
+{
+	if
+	:: is_due ->
+		rings--;
+		seen_there = put;
+		if
+		:: !owed -> there!RING(0)
+		:: owed = 1
+		fi
+	:: else -> skip
+	fi
+}
 
 /* PUT, by the source. */
 proctype source()
@@ -52,10 +82,7 @@ proctype source()
 		lock();
 		there!DATA(n);
 		put = n;
-		if
-		:: armed -> armed = 0; there!RING(0)
-		:: else -> skip
-		fi;
+		ring_if_due();
 		unlock();
 		n++
 	:: else -> break
@@ -71,15 +98,23 @@ end:	do
 	:: back?seen ->
 		lock();
 #ifdef NO_COMPARE
-		armed = 1;
+		seen_there = put;
+		rings = RINGS;
 #else
-		if
-		:: put > seen -> there!RING(0)
-		:: else -> armed = 1
-		fi;
+		seen_there = seen;
+		rings = RINGS;
+		ring_if_due();
 #endif
 		unlock();
 		seen = 0
+	od
+}
+
+/* What was owed is said, behind all that was sent. */
+proctype saying()
+{
+end:	do
+	:: atomic { owed && !locked -> owed = 0; there!RING(0) }
 	od
 }
 
@@ -90,7 +125,9 @@ proctype arrival()
 
 end:	do
 	:: atomic { there?DATA(n) -> arrived = n; n = 0 }
-	:: atomic { there?RING(n) -> events++ }
+	:: there?RING(n) ->
+		atomic { if :: awaited > 0 -> awaited-- :: else -> skip fi };
+		events++
 	od
 }
 
@@ -106,7 +143,12 @@ proctype destination()
 #ifndef SEEN_LATE
 			seen = events;
 #endif
-			back!next - 1;
+			atomic {
+				if
+				:: awaited > 0 -> skip
+				:: else -> awaited = RINGS; back!next - 1
+				fi
+			};
 			if
 			:: arrived >= next -> skip
 			:: else ->
@@ -121,4 +163,4 @@ proctype destination()
 	od
 }
 
-init { atomic { run source(); run arming(); run arrival(); run destination() } }
+init { atomic { run source(); run arming(); run saying(); run arrival(); run destination() } }

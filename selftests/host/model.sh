@@ -48,6 +48,8 @@ arm	-				nothing
 arm	NO_COMPARE			stuck
 arm	NO_LOCK				stuck
 arm	SEEN_LATE			stuck
+arm	RINGS=1				nothing
+arm	COUNT_OWED			stuck
 END
 }
 

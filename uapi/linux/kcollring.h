@@ -838,8 +838,9 @@ struct kcr_put_ack {
  * @peer: the other end
  * @seen: the last sequence that came: of a slot or, as the source, an acknowledgement
  *
- * The event counter moves, once, when the peer has put or acknowledged something newer,
- * at once if it has. As the source it also moves when one more
+ * The event counter moves when the peer has put or acknowledged something newer,
+ * at once if it has. It may also move for what follows that, for a rank that has armed as
+ * often as it was woken. As the source it also moves when one more
  * of the slots that are on their way has arrived. Call it after the event counter was
  * read, and look at the lane again before KCR_CMD_WAIT.
  *
