@@ -32,6 +32,7 @@ struct ring_bench {
 	int iterations, warmup;
 	uint32_t depth;
 	bool bare;
+	bool waits;
 	const char *json_path;
 
 	struct kcr_world *world;
@@ -120,7 +121,7 @@ static void receive(struct ring_bench *b, uint64_t sequence)
 		must(b, "acknowledging", acknowledge(b));
 		n = kcr_ring_poll(b->ring, take, b);
 		must(b, "polling", n);
-		if (n || ++idle < IDLE_POLLS)
+		if (n || (++idle < IDLE_POLLS && !b->waits))
 			continue;
 		must(b, "waiting", kcr_ring_wait(b->ring, -1));
 		idle = 0;
@@ -405,13 +406,15 @@ static const char usage_text[] =
 "      --bare             compare safe lanes with what the CPUs do without: a cache line\n"
 "                         that goes back and forth, and memcpy of what the other wrote;\n"
 "                         both ranks must be on one node\n"
+"      --wait             call kcr_ring_wait() as soon as nothing is there, where others\n"
+"                         poll for long: for nodes without a CPU to spare\n"
 "      --json FILE        write JSON too; '-': JSON instead of the table\n"
 "  -h, --help             this text\n"
 "\n"
 "Ranks are bound to a CPU each where there are enough. Of a raw lane, which waits for\n"
 "nobody, the rate is that of messages received; the others are lost.\n";
 
-enum { OPTION_JSON = 256, OPTION_DEPTH, OPTION_BARE, OPTION_SAFE };
+enum { OPTION_JSON = 256, OPTION_DEPTH, OPTION_BARE, OPTION_SAFE, OPTION_WAIT };
 
 static const struct option options[] = {
 	{ "minbytes", required_argument, NULL, 'b' },
@@ -422,6 +425,7 @@ static const struct option options[] = {
 	{ "depth", required_argument, NULL, OPTION_DEPTH },
 	{ "safe", no_argument, NULL, OPTION_SAFE },
 	{ "bare", no_argument, NULL, OPTION_BARE },
+	{ "wait", no_argument, NULL, OPTION_WAIT },
 	{ "json", required_argument, NULL, OPTION_JSON },
 	{ "help", no_argument, NULL, 'h' },
 	{ NULL, 0, NULL, 0 },
@@ -456,6 +460,9 @@ static void parse(struct ring_bench *b, bool *no_raw, int argc, char **argv)
 			break;
 		case OPTION_BARE:
 			b->bare = true;
+			break;
+		case OPTION_WAIT:
+			b->waits = true;
 			break;
 		case OPTION_JSON:
 			b->json_path = optarg;
