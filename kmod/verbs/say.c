@@ -225,18 +225,8 @@ static bool hear_credits(struct conn *c, u32 credits)
 	return true;
 }
 
-/**
- * conn_hear() - a message has come
- * @c: the connection
- * @m: a copy of it
- * @bytes: that came
- *
- * Return: whether it may be said at this point, by this peer.
- */
-bool conn_hear(struct conn *c, const struct wire_message *m, u32 bytes)
+static bool take_in(struct conn *c, const struct wire_message *m, u32 bytes)
 {
-	lockdep_assert_held(&c->lock);
-
 	if (bytes != sizeof(*m) || le32_to_cpu(m->magic) != WIRE_MAGIC ||
 	    memchr_inv(m->reserved, 0, sizeof(m->reserved)))
 		return false;
@@ -270,6 +260,26 @@ bool conn_hear(struct conn *c, const struct wire_message *m, u32 bytes)
 	default:
 		return false;
 	}
+}
+
+/**
+ * conn_hear() - a message has come
+ * @c: the connection
+ * @m: a copy of it
+ * @bytes: that came
+ *
+ * Return: whether it may be said at this point, by this peer.
+ */
+bool conn_hear(struct conn *c, const struct wire_message *m, u32 bytes)
+{
+	lockdep_assert_held(&c->lock);
+
+	if (!take_in(c, m, bytes))
+		return false;
+	/* Something may have waited for them. */
+	if (m->credits)
+		conn_push(c);
+	return true;
 }
 
 #if IS_BUILTIN(CONFIG_KUNIT)
