@@ -615,10 +615,17 @@ static bool next(struct conn *c, enum conn_state state)
 	return is_allowed;
 }
 
+/*
+ * iWARP knows no immediates, and its rdma_disconnect() waits for the handler, whose lock
+ * port_part() holds.
+ */
 static int use_device(struct conn *c, struct rdma_cm_id *id)
 {
-	int ret = verbs_may_fail() ?: port_get(id->device, &c->port);
+	int ret;
 
+	if (!rdma_cap_ib_cm(id->device, id->port_num))
+		return -EOPNOTSUPP;
+	ret = verbs_may_fail() ?: port_get(id->device, &c->port);
 	if (ret)
 		return ret;
 	show_device(c, id);
