@@ -20,8 +20,11 @@
  *	SEEN_LATE	the destination reads its event counter behind its last look
  *	COUNT_OWED	the module counts one more ring while one is owed
  *
- * That look could be left out: the source's module compares. So could the order of data and
- * ring: who is woken too early arms again. Both only spare a round over the network.
+ *	NO_LOOK		the destination does not look once more, with RINGS=3: while rings are
+ *			to come nobody compares
+ *
+ * The order of data and ring could be left out: who is woken too early arms again. It only
+ * spares a round over the network.
  */
 #define MESSAGES 4
 #ifndef RINGS
@@ -150,7 +153,9 @@ proctype destination()
 				fi
 			};
 			if
+#ifndef NO_LOOK
 			:: arrived >= next -> skip
+#endif
 			:: else ->
 #ifdef SEEN_LATE
 				seen = events;

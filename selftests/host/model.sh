@@ -50,6 +50,8 @@ arm	NO_LOCK				stuck
 arm	SEEN_LATE			stuck
 arm	RINGS=1				nothing
 arm	COUNT_OWED			stuck
+arm	RINGS=3				nothing
+arm	RINGS=3 NO_LOOK			stuck
 END
 }
 

@@ -840,7 +840,8 @@ struct kcr_put_ack {
  *
  * The event counter moves when the peer has put or acknowledged something newer,
  * at once if it has. It may also move for what follows that, for a rank that has armed as
- * often as it was woken. As the source it also moves when one more
+ * often as it was woken: as long as that lasts a further call does nothing, even
+ * if something newer than @seen has come before. As the source it also moves when one more
  * of the slots that are on their way has arrived. Call it after the event counter was
  * read, and look at the lane again before KCR_CMD_WAIT.
  *
