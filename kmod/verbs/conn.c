@@ -187,6 +187,12 @@ bool conn_fail_locked(struct conn *c, u32 reason, u32 detail, int error)
 		detail = 0;
 		error = -ENOMEM;
 	}
+	/*
+	 * A rank that dies or leaves says so, and its words come before the end does.
+	 * It was the other node that has lost the way, in one direction say.
+	 */
+	if (reason == KCR_REASON_GONE && c->was_up)
+		error = -EHOSTUNREACH;
 	is_vague = says_little(reason, detail);
 	is_first = conn_set_state(c, CONN_CLOSING);
 	/* What the peer had said before, if anything, tells more. */

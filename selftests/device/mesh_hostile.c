@@ -496,7 +496,7 @@ TEST_F(connects, up)
 	ASSERT_EQ(0, raw_let_up(&self->high));
 	EXPECT_TRUE(DEV_SOON(10, mesh_is_up(self->v.high)));
 	raw_close(&self->high);
-	expect_broken(_metadata, &self->v, self->v.high, 2, KCR_REASON_GONE, ECONNRESET);
+	expect_broken(_metadata, &self->v, self->v.high, 2, KCR_REASON_GONE, EHOSTUNREACH);
 }
 
 /* What the victim says is what is written in wire.h. */
@@ -895,7 +895,7 @@ TEST_F(proven, fail)
 TEST_F(proven, vanishes)
 {
 	raw_close(&self->low);
-	expect_broken(_metadata, &self->v, self->v.low, 0, KCR_REASON_GONE, ECONNRESET);
+	expect_broken(_metadata, &self->v, self->v.low, 0, KCR_REASON_GONE, EHOSTUNREACH);
 }
 
 FIXTURE(breaks) {
@@ -1233,7 +1233,7 @@ TEST_F(reaches, read)
 	EXPECT_TRUE(self->low.sending || self->low.sent != IBV_WC_SUCCESS);
 	EXPECT_EQ(0xee, self->low.memory[RAW_SEND_AT]);
 	raw_close(&self->low);
-	expect_broken(_metadata, &self->v, self->v.low, 0, KCR_REASON_GONE, ECONNRESET);
+	expect_broken(_metadata, &self->v, self->v.low, 0, KCR_REASON_GONE, EHOSTUNREACH);
 }
 
 /* The ring that the victim has opened to rank 2, with the key that rank 2 has. */

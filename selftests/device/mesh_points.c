@@ -194,7 +194,7 @@ static bool is_explained(const struct kcr_conn_status *s)
 		return s->error == ENOMEM ? !s->detail :
 		       s->error == ECONNREFUSED && s->detail == ENOMEM;
 	case KCR_REASON_GONE:
-		return s->error == ECONNRESET;
+		return s->error == ECONNRESET || s->error == EHOSTUNREACH;
 	case KCR_REASON_ENDED:
 		return s->error == ENOMEM || s->error == ECONNRESET;
 	default:

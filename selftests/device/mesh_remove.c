@@ -141,7 +141,7 @@ static void expect_no_device(struct __test_metadata *_metadata, struct mesh_rank
 				continue;
 			/* One end may learn of it from the other. */
 			if (s->reason == KCR_REASON_GONE) {
-				EXPECT_EQ(ECONNRESET, s->error);
+				EXPECT_EQ(EHOSTUNREACH, s->error);
 				continue;
 			}
 			EXPECT_EQ(KCR_REASON_DEVICE, s->reason) {
@@ -155,7 +155,7 @@ static void expect_no_device(struct __test_metadata *_metadata, struct mesh_rank
 	       KCR_CAUSE_ERROR(dev_cause(status)));
 	EXPECT_LE(3, found);
 	EXPECT_TRUE(KCR_CAUSE_ERROR(dev_cause(status)) == ENODEV ||
-		    KCR_CAUSE_ERROR(dev_cause(status)) == ECONNRESET);
+		    KCR_CAUSE_ERROR(dev_cause(status)) == EHOSTUNREACH);
 	EXPECT_EQ(-ENOTCONN, traffic_end(t));
 }
 
