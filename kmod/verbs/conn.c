@@ -8,6 +8,7 @@
  *	UP or PROVING -> LEAVING -> CLOSING	the membership ended
  *	any -> CLOSING -> CLOSED
  *	CLOSING -> EXPECTED			whoever came did not prove itself
+ *	CLOSING -> RESOLVING			the peer waits for the proof of another
  *
  * A state changes in conn_set_state() alone, under conn->lock. Whoever brings a
  * connection to CLOSING queues close_work, which runs once for that: it gets rid
@@ -33,6 +34,8 @@
 #define RETRIES		6
 /* Each of address and route: in ms, before the deadline of the whole. */
 #define RESOLVE_MS	4000
+/* Until a peer is asked again that was busy with another. */
+#define AGAIN_MS	200
 
 static const u16 next_states[] = {
 	[CONN_NEW] = BIT(CONN_EXPECTED) | BIT(CONN_RESOLVING),
@@ -44,7 +47,7 @@ static const u16 next_states[] = {
 	[CONN_PROVING] = BIT(CONN_UP) | BIT(CONN_LEAVING),
 	[CONN_UP] = BIT(CONN_LEAVING),
 	[CONN_LEAVING] = 0,
-	[CONN_CLOSING] = BIT(CONN_CLOSED) | BIT(CONN_EXPECTED),
+	[CONN_CLOSING] = BIT(CONN_CLOSED) | BIT(CONN_EXPECTED) | BIT(CONN_RESOLVING),
 	[CONN_CLOSED] = 0,
 };
 
@@ -141,14 +144,19 @@ static bool may_wait(const struct conn *c)
 	return c->is_patient || time_before(jiffies, c->connect_by);
 }
 
-/* One that waits to be connected to goes on waiting, for the right one. */
+/*
+ * One that waits to be connected to goes on waiting, for the right one; and that one
+ * comes again if it was not let in because of another, who may be anybody.
+ */
 static bool may_try_again(const struct conn *c)
 {
 	lockdep_assert_held(&c->lock);
 
-	if (c->is_active || c->was_up || c->ends || c->is_misplaced ||
-	    c->reason == KCR_REASON_DEVICE)
+	if (c->was_up || c->ends || c->is_misplaced || c->reason == KCR_REASON_DEVICE)
 		return false;
+	if (c->is_active)
+		return c->reason == KCR_REASON_DUPLICATE &&
+		       c->detail == WIRE_UNPROVEN && may_wait(c);
 	return c->is_patient ||
 	       (c->reason != KCR_REASON_TIMEOUT && may_wait(c));
 }
@@ -275,6 +283,7 @@ static void reset(struct conn *c)
 	c->say &= SAY_FAIL;
 	c->has_proof = false;
 	c->is_gone = false;
+	c->is_accepted = false;
 	c->sending = 0;
 	memset(c->tx, 0, sizeof(c->tx));
 }
@@ -331,6 +340,8 @@ static void close_work(struct work_struct *work)
 	struct mesh *mesh = c->mesh;
 	bool is_over;
 
+	/* It may be about to make an id. */
+	cancel_delayed_work_sync(&c->again);
 	tell_failure(c);
 	close_resources(c);
 
@@ -338,7 +349,10 @@ static void close_work(struct work_struct *work)
 	is_over = !may_try_again(c);
 	if (!is_over) {
 		reset(c);
-		conn_set_state(c, CONN_EXPECTED);
+		conn_set_state(c, c->is_active ? CONN_RESOLVING : CONN_EXPECTED);
+		if (c->is_active)
+			queue_delayed_work(verbs_wq, &c->again,
+					   msecs_to_jiffies(AGAIN_MS));
 		set_deadline(c);
 	} else {
 		conn_set_state(c, CONN_CLOSED);
@@ -420,6 +434,41 @@ static void deadline(struct work_struct *work)
 		conn_fail(c, KCR_REASON_KEY, 0, -ETIMEDOUT);
 }
 
+static struct rdma_cm_id *new_id(struct conn *c)
+{
+	return verbs_may_fail() ? ERR_PTR(-ENOMEM) :
+	       rdma_create_id(c->mesh->net, conn_handler, c, RDMA_PS_TCP,
+			      IB_QPT_RC);
+}
+
+static int resolve(struct conn *c)
+{
+	struct rdma_cm_id *id = new_id(c);
+
+	if (IS_ERR(id))
+		return PTR_ERR(id);
+	atomic_inc(&verbs_counts.ids);
+	c->id = id;
+	return verbs_may_fail() ?:
+	       rdma_resolve_addr(id, (struct sockaddr *)&c->local,
+				 (struct sockaddr *)&c->remote, RESOLVE_MS);
+}
+
+/* The peer was busy. Whoever closes the connection waits for this to be over. */
+static void again(struct work_struct *work)
+{
+	struct conn *c = container_of(work, struct conn, again.work);
+	bool is_wanted;
+	int ret;
+
+	spin_lock_bh(&c->lock);
+	is_wanted = c->state == CONN_RESOLVING;
+	spin_unlock_bh(&c->lock);
+	ret = is_wanted ? resolve(c) : 0;
+	if (ret)
+		conn_fail(c, KCR_REASON_ADDRESS, 0, ret);
+}
+
 static int parse_address(const u8 *bytes, struct sockaddr_storage *address)
 {
 	struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)address;
@@ -495,6 +544,7 @@ struct conn *conn_new(struct mesh *mesh, const struct kcr_connect *args)
 	INIT_WORK(&c->event_work, event_work);
 	INIT_WORK(&c->lane_work, lane_work);
 	INIT_DELAYED_WORK(&c->deadline, deadline);
+	INIT_DELAYED_WORK(&c->again, again);
 	atomic_inc(&verbs_counts.conns);
 	ret = kcr_user_charge_conn(m->user);
 	if (ret)
@@ -527,19 +577,13 @@ void conn_free(struct conn *c)
 	cancel_delayed_work_sync(&c->deadline);
 	cancel_work_sync(&c->event_work);
 	cancel_work_sync(&c->close_work);
+	cancel_delayed_work_sync(&c->again);
 	ring_free_all(c);
 	kcr_region_put(c->region);
 	if (c->is_charged)
 		kcr_user_uncharge_conn(c->member->user);
 	atomic_dec(&verbs_counts.conns);
 	kvfree(c);
-}
-
-static struct rdma_cm_id *new_id(struct conn *c)
-{
-	return verbs_may_fail() ? ERR_PTR(-ENOMEM) :
-	       rdma_create_id(c->mesh->net, conn_handler, c, RDMA_PS_TCP,
-			      IB_QPT_RC);
 }
 
 static void show_device(struct conn *c, const struct rdma_cm_id *id)
@@ -566,19 +610,6 @@ static int check_address(struct conn *c)
 		show_device(c, id);
 	rdma_destroy_id(id);
 	return ret;
-}
-
-static int resolve(struct conn *c)
-{
-	struct rdma_cm_id *id = new_id(c);
-
-	if (IS_ERR(id))
-		return PTR_ERR(id);
-	atomic_inc(&verbs_counts.ids);
-	c->id = id;
-	return verbs_may_fail() ?:
-	       rdma_resolve_addr(id, (struct sockaddr *)&c->local,
-				 (struct sockaddr *)&c->remote, RESOLVE_MS);
 }
 
 /**
@@ -771,7 +802,7 @@ static int error_of_refusal(u32 reason)
 static void rejected(struct conn *c, struct rdma_cm_event *event)
 {
 	const struct wire_reject *reject;
-	u32 reason;
+	u32 reason, detail;
 	int error;
 	u8 length;
 
@@ -779,10 +810,15 @@ static void rejected(struct conn *c, struct rdma_cm_event *event)
 	if (reject && length >= sizeof(*reject) &&
 	    le32_to_cpu(reject->magic) == WIRE_MAGIC) {
 		reason = le16_to_cpu(reject->reason);
+		detail = le32_to_cpu(reject->detail);
+		if (reason == KCR_REASON_VERSION)
+			detail = WIRE_VERSION << 16 | (detail & 0xffff);
 		error = error_of_refusal(reason);
+		/* If there is time it comes again. */
+		if (reason == KCR_REASON_DUPLICATE && detail == WIRE_UNPROVEN)
+			error = -ETIMEDOUT;
 		if (error)
-			conn_fail(c, reason, le32_to_cpu(reject->detail),
-				  error);
+			conn_fail(c, reason, detail, error);
 		else
 			conn_fail(c, KCR_REASON_FORMAT, 0, -EPROTO);
 		return;
@@ -878,8 +914,12 @@ static u32 why_not(const struct conn *c, u32 *detail)
 {
 	lockdep_assert_held(&c->lock);
 
-	if (c->was_up || !c->status->error)
+	if (c->was_up)
 		return KCR_REASON_DUPLICATE;
+	if (!c->status->error) {
+		*detail = WIRE_UNPROVEN;
+		return KCR_REASON_DUPLICATE;
+	}
 	if (c->reason != KCR_REASON_LOCAL)
 		return KCR_REASON_RANK;
 	*detail = c->error;

@@ -30,7 +30,7 @@ static bool is_way(enum conn_state from, enum conn_state to)
 	case CONN_UP:
 		return to == CONN_LEAVING;
 	case CONN_CLOSING:
-		return to == CONN_CLOSED || to == CONN_EXPECTED;
+		return to == CONN_CLOSED || to == CONN_EXPECTED || to == CONN_RESOLVING;
 	default:
 		return false;
 	}
@@ -187,6 +187,13 @@ static void conn_other_try(struct kunit *test)
 	c->is_patient = true;
 	c->is_active = true;
 	KUNIT_EXPECT_FALSE(test, tries_again(c));
+	c->reason = KCR_REASON_DUPLICATE;
+	KUNIT_EXPECT_FALSE(test, tries_again(c));
+	c->detail = WIRE_UNPROVEN;
+	KUNIT_EXPECT_TRUE(test, tries_again(c));
+	c->is_patient = false;
+	KUNIT_EXPECT_FALSE(test, tries_again(c));
+	c->is_patient = true;
 	c->is_active = false;
 	c->was_up = true;
 	KUNIT_EXPECT_FALSE(test, tries_again(c));

@@ -253,6 +253,7 @@ struct conn {
 	struct work_struct event_work;	/* proofs and failures that came */
 	struct work_struct lane_work;	/* frees lanes that have ended */
 	struct delayed_work deadline;
+	struct delayed_work again;	/* of one that connects: the peer was busy */
 	unsigned long connect_by;	/* jiffies */
 
 	/* Made in the id's handler, undone in close_work. */

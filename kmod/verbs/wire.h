@@ -68,6 +68,9 @@ struct wire_reject {
 	__le32 detail;
 };
 
+/* The detail of DUPLICATE: the one that came first has not proven yet who it is. */
+#define WIRE_UNPROVEN		1
+
 static_assert(sizeof(struct wire_reject) == 12);
 
 enum wire_type {

@@ -377,8 +377,10 @@ TEST_F(waits, twice)
 
 	come(_metadata, &self->low);
 	EXPECT_EQ(KCR_REASON_DUPLICATE, refusal(&other, &q, sizeof(q), &detail));
+	EXPECT_EQ(RAW_UNPROVEN, detail);
 	expect_up(_metadata, &self->v, &self->low);
 	EXPECT_EQ(KCR_REASON_DUPLICATE, refusal(&other, &q, sizeof(q), &detail));
+	EXPECT_EQ(0, detail);
 	dev_sleep(0.3);
 	EXPECT_EQ(KCR_CONN_UP, mesh_state(self->v.low));
 	EXPECT_EQ(0, dev_cause(self->v.status));
@@ -415,6 +417,32 @@ TEST_F_TIMEOUT(waits, silence, 60)
 	expect_waiting(_metadata, &self->v, KCR_REASON_KEY);
 	expect_hung_up(_metadata, &self->low);
 	expect_up(_metadata, &self->v, &self->low);
+}
+
+/* ... so that the right one, whom it keeps out, has to come again. */
+TEST_F_TIMEOUT(waits, silence_before_the_right_one, 60)
+{
+	struct kcr_conn_status *s;
+	int fd;
+
+	come(_metadata, &self->low);
+	fd = dev_member(&self->v.world, 0);
+	ASSERT_LE(0, fd);
+	ASSERT_EQ(0, mesh_connect(fd, 1, 0));
+	s = mesh_status(fd, 1, 0);
+	ASSERT_NE(MAP_FAILED, s);
+	EXPECT_TRUE(DEV_SOON(5, s->reason == KCR_REASON_DUPLICATE));
+	EXPECT_EQ(RAW_UNPROVEN, s->detail);
+	EXPECT_EQ(KCR_CONN_CONNECTING, mesh_state(s));
+	EXPECT_FALSE(mesh_is_up(self->v.low));
+	EXPECT_TRUE(DEV_SOON(15, mesh_is_up(s) && mesh_is_up(self->v.low))) {
+		MESH_LOG(s);
+		MESH_LOG(self->v.low);
+	}
+	expect_hung_up(_metadata, &self->low);
+	EXPECT_EQ(0, dev_cause(self->v.status));
+	munmap(s, sizeof(*s));
+	close(fd);
 }
 
 /* The world has failed, and the connection's start comes after. */
@@ -497,6 +525,65 @@ TEST_F(connects, up)
 	EXPECT_TRUE(DEV_SOON(10, mesh_is_up(self->v.high)));
 	raw_close(&self->high);
 	expect_broken(_metadata, &self->v, self->v.high, 2, KCR_REASON_GONE, EHOSTUNREACH);
+}
+
+/* A peer that says it is busy with another. */
+static int refuse_busy(struct raw *r, double seconds)
+{
+	struct raw_reject reject = {
+		.magic = RAW_MAGIC, .version = RAW_VERSION,
+		.reason = KCR_REASON_DUPLICATE, .detail = RAW_UNPROVEN,
+	};
+	int err = raw_event_is(r, RDMA_CM_EVENT_CONNECT_REQUEST, seconds);
+
+	if (err)
+		return err;
+	err = rdma_reject(r->id, &reject, sizeof(reject)) ? -errno : 0;
+	rdma_destroy_id(r->id);
+	r->id = NULL;
+	return err;
+}
+
+/* ... is asked again, and may let it in then; */
+TEST_F(connects, busy)
+{
+	ASSERT_EQ(0, victim_connect(&self->v, RAW_PORT, 20000));
+	for (int i = 0; i < 3; i++) {
+		ASSERT_EQ(0, refuse_busy(&self->high, 10));
+		EXPECT_NE(KCR_CONN_FAILED, mesh_state(self->v.high));
+	}
+	ASSERT_EQ(0, raw_let_up(&self->high));
+	EXPECT_TRUE(DEV_SOON(10, mesh_is_up(self->v.high)));
+	EXPECT_EQ(0, dev_cause(self->v.status));
+}
+
+/* ... for as long as there is time, */
+TEST_F(connects, busy_for_ever)
+{
+	int asked = 0;
+
+	ASSERT_EQ(0, victim_connect(&self->v, RAW_PORT, 2000));
+	while (!refuse_busy(&self->high, 1))
+		asked++;
+	TH_LOG("asked %d times", asked);
+	EXPECT_LT(1, asked);
+	expect_failed(_metadata, self->v.high, KCR_REASON_DUPLICATE, ETIMEDOUT);
+	EXPECT_EQ(0, dev_cause(self->v.status));
+}
+
+/* ... and not by one that has left meanwhile. */
+TEST_F_TIMEOUT(connects, busy_and_left, 60)
+{
+	for (int i = 0; i < 20; i++) {
+		ASSERT_EQ(0, victim_connect(&self->v, RAW_PORT, 20000));
+		ASSERT_EQ(0, refuse_busy(&self->high, 10));
+		dev_sleep(0.02 * i);
+		victim_free(&self->v);
+		/* It may have asked again before. */
+		refuse_busy(&self->high, 0.01);
+		ASSERT_EQ(0, victim_join(&self->v));
+	}
+	EXPECT_GT(0, refuse_busy(&self->high, 0.5));
 }
 
 /* What the victim says is what is written in wire.h. */

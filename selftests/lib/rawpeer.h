@@ -71,6 +71,9 @@ struct raw_accept {
 	__u8 proof[32];
 };
 
+/* The detail of DUPLICATE: because of one that has not proven yet who it is. */
+#define RAW_UNPROVEN	1
+
 struct raw_reject {
 	__u32 magic;
 	__u16 version;
