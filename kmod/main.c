@@ -23,10 +23,10 @@ unsigned int kcr_max_parked = 64;
 module_param_named(max_parked, kcr_max_parked, uint, 0644);
 MODULE_PARM_DESC(max_parked, "Parked commands of one membership (default 64)");
 
-unsigned int kcr_max_conns = 4096;
+unsigned int kcr_max_conns = 16384;
 module_param_named(max_conns_per_user, kcr_max_conns, uint, 0644);
 MODULE_PARM_DESC(max_conns_per_user,
-		 "Connections to peers of one user, over all worlds (default 4096)");
+		 "Connections to peers of one user, over all worlds (default 16384)");
 
 /* The ABI: none of these may ever change. */
 static_assert(sizeof(struct kcr_query) == 104);
