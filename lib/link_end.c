@@ -235,6 +235,18 @@ static bool has_said(const struct kcr_request *r, int rank)
 	       __atomic_load_n(&claim->number, __ATOMIC_ACQUIRE);
 }
 
+/* A way of rank @rank has broken. Whoever saw it says which. */
+static int way_error(struct kcr_request *r, int rank, int error)
+{
+	/* The two that somebody may have failed a world with as well. */
+	bool is_certain = error != EIO && error != EBADMSG;
+
+	return kcr_fail(r->world, -error, "%s #%llu: a way of rank %d's broke%s: %s",
+			kcr_kind_text(r->header.kind),
+			(unsigned long long)r->header.number, rank,
+			is_certain ? "" : ", or it failed the world", strerror(error));
+}
+
 /* The world has failed: say why. */
 static int cause_error(struct kcr_request *r, uint64_t cause)
 {
@@ -271,13 +283,18 @@ static int cause_error(struct kcr_request *r, uint64_t cause)
 				"%s #%llu: rank %d waited in vain and gave up",
 				kind, number, rank);
 	case EHOSTUNREACH:
+	case EHOSTDOWN:
 	case ENODEV:
-		return kcr_fail(w, -error, "%s #%llu: a way of rank %d's broke: %s",
-				kind, number, rank, strerror(error));
+	case EIO:
+	case EBADMSG:
+		if (r->link->mesh)
+			return way_error(r, rank, error);
+		break;
 	default:
-		return kcr_fail(w, -error, "%s #%llu: rank %d failed the world: %s",
-				kind, number, rank, strerror(error));
+		break;
 	}
+	return kcr_fail(w, -error, "%s #%llu: rank %d failed the world: %s", kind, number,
+			rank, strerror(error));
 }
 
 /* Returns what has ended the world, or 0. */

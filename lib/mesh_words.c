@@ -7,6 +7,7 @@
  * has and that people search for.
  */
 #include <arpa/inet.h>
+#include <errno.h>
 #include <string.h>
 #include <netinet/in.h>
 #include "link_mesh.h"
@@ -21,11 +22,11 @@ static const struct {
 				 NULL },
 	[KCR_REASON_ROUTE] = { "no route to the address", NULL },
 	[KCR_REASON_UNREACHABLE] = { "the address does not answer", "status" },
-	[KCR_REASON_TIMEOUT] = { "not connected in time", NULL },
+	[KCR_REASON_TIMEOUT] = { "not connected in time: does the cable lead to the device that has this address?",
+				 NULL },
 	[KCR_REASON_REFUSED] = { "nobody listens there: is kcollring_verbs.ko loaded on that node?",
 				 "status" },
-	[KCR_REASON_VERSION] = { "the peer's module speaks another version",
-				 "version" },
+	[KCR_REASON_VERSION] = { "the peer's module speaks another version", NULL },
 	[KCR_REASON_FORMAT] = { "the peer sent what is no handshake of kcollring's",
 				NULL },
 	[KCR_REASON_WORLD] = { "the peer's node has no such world", NULL },
@@ -94,17 +95,24 @@ const char *mesh_completion_text(unsigned int status)
 
 static void why_text(const struct kcr_conn_status *s, char *text, size_t size)
 {
+	const char *reason = mesh_reason_text(s->reason);
 	const char *detail = s->reason < COUNT(reasons) ?
 			     reasons[s->reason].detail : NULL;
 
 	if (s->reason == KCR_REASON_COMPLETION)
 		snprintf(text, size, "%s (%u)", mesh_completion_text(s->detail),
 			 s->detail);
+	else if (s->reason == KCR_REASON_VERSION)
+		snprintf(text, size, "%s: %u, where this node's speaks %u", reason,
+			 s->detail & 0xffff, s->detail >> 16);
+	else if (s->reason == KCR_REASON_DUPLICATE && s->detail)
+		snprintf(text, size, "the peer is busy with one who does not prove to be this rank");
+	else if (s->reason == KCR_REASON_DEVICE && s->error == EOPNOTSUPP)
+		snprintf(text, size, "the RDMA device is of a kind that cannot be used: iWARP");
 	else if (detail)
-		snprintf(text, size, "%s (%s %d)", mesh_reason_text(s->reason),
-			 detail, (int)s->detail);
+		snprintf(text, size, "%s (%s %d)", reason, detail, (int)s->detail);
 	else
-		snprintf(text, size, "%s", mesh_reason_text(s->reason));
+		snprintf(text, size, "%s", reason);
 }
 
 static char *address_text(const void *address, char text[INET6_ADDRSTRLEN])

@@ -8,7 +8,7 @@
 
 #define COUNT	500000
 #define SOON	5.0	/* to hear of a rank that died or left */
-#define SOME	15.0	/* to find out that nothing gets through any more */
+#define SOME	10.0	/* to find out that nothing gets through any more */
 
 static float *buffer;
 
@@ -214,6 +214,7 @@ static int pulled(struct cluster *c, int rank, int wire, const char *pull,
 		kcr_error(w));
 	/* Those of the cable's ends say which; the others, whose way it was. */
 	RANK_SAYS(w, "rank ");
+	RANK_SAYS(w, " broke");
 	if (strstr(kcr_error(w), " by wire "))
 		RANK_SAYS(w, " -> 10.7");
 	if (rank == c->size - 1)

@@ -24,6 +24,7 @@ struct setup {
 	uint64_t timeout_ms;
 	int algo;
 	int refuse_every;
+	int cause;		/* of a world that fails */
 	enum kcr_connect_when connect;
 	int (*body)(struct kcr_world *w);
 };
@@ -493,6 +494,68 @@ TEST(a_way_breaks)
 		     errors[0]);
 	EXPECT_STREQ("barrier #1: a way of rank 1's broke: No route to host",
 		     errors[2]);
+}
+
+/* ---- words ---- */
+
+static const char *words(__u32 reason, __u32 detail, __u32 error)
+{
+	static char text[KCR_ERROR_BYTES];
+	struct kcr_conn_status status = {
+		.state = KCR_CONN_FAILED, .reason = reason, .detail = detail, .error = error,
+	};
+	static const struct wire_end wire = { .device = "dev0" };
+	struct mesh_conn c = { .status = &status, .local = &wire, .remote = &wire };
+
+	mesh_describe(&c, text, sizeof(text));
+	return strstr(text, ": ") + 2;
+}
+
+TEST(reasons)
+{
+	EXPECT_STREQ("transport retry counter exceeded (12)",
+		     words(KCR_REASON_COMPLETION, 12, EHOSTUNREACH));
+	EXPECT_STREQ("the peer's module speaks another version: 4, where this node's speaks 3",
+		     words(KCR_REASON_VERSION, 3 << 16 | 4, EPROTO));
+	EXPECT_STREQ("the peer is connected to this rank already",
+		     words(KCR_REASON_DUPLICATE, 0, EEXIST));
+	EXPECT_STREQ("the peer is busy with one who does not prove to be this rank",
+		     words(KCR_REASON_DUPLICATE, 1, ETIMEDOUT));
+	EXPECT_STREQ("the RDMA device is gone", words(KCR_REASON_DEVICE, 0, ENODEV));
+	EXPECT_STREQ("the RDMA device is of a kind that cannot be used: iWARP",
+		     words(KCR_REASON_DEVICE, 0, EOPNOTSUPP));
+	EXPECT_STREQ("no heartbeat from the peer's node (ms 9000)",
+		     words(KCR_REASON_SILENT, 9000, EHOSTDOWN));
+	EXPECT_STREQ("a reason that this library does not know", words(99, 0, EIO));
+}
+
+/* A rank that did not see it itself is told by the world's cause. */
+static int told_of(struct kcr_world *w)
+{
+	if (!kcr_rank(w))
+		return kcr_barrier(w);
+	if (kcr_rank(w) == 1) {
+		usleep(100000);
+		pthread_mutex_lock(&fake.lock);
+		fake_fail_world(KCR_CAUSE(1, setup.cause));
+		pthread_mutex_unlock(&fake.lock);
+	}
+	return kcr_barrier(w);
+}
+
+TEST(told_of_a_way)
+{
+	RUN(.ranks = 2, .wires = 1, .timeout_ms = 5000, .body = told_of,
+	    .cause = EIO);
+	EXPECT_STREQ("barrier #1: a way of rank 1's broke, or it failed the world: Input/output error",
+		     errors[0]);
+	RUN(.ranks = 2, .wires = 1, .timeout_ms = 5000, .body = told_of,
+	    .cause = EHOSTDOWN);
+	EXPECT_STREQ("barrier #1: a way of rank 1's broke: Host is down", errors[0]);
+	RUN(.ranks = 2, .wires = 1, .timeout_ms = 5000, .body = told_of,
+	    .cause = ENOTUNIQ);
+	EXPECT_STREQ("barrier #1: rank 1 failed the world: Name not unique on network",
+		     errors[0]);
 }
 
 /* ---- arithmetic ---- */
