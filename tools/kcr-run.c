@@ -527,17 +527,23 @@ static bool open_signals(struct job *job)
 
 enum { AT_SIGNALS, AT_OUT, AT_ERR, AT_TYPED, AT_STREAMS };
 
+/*
+ * Streams that are read now alone: poll() refuses more places than descriptors may be open,
+ * whatever is in them.
+ */
 struct polled {
 	struct pollfd fds[AT_STREAMS + 2 * KCR_RANKS_MAX];
+	struct stream *streams[AT_STREAMS + 2 * KCR_RANKS_MAX];
 	nfds_t n;
 };
 
 static void add_stream(struct polled *polled, struct stream *stream)
 {
-	bool open = stream->fd >= 0 && !sink_is_full(stream->sink);
-
+	if (stream->fd < 0 || sink_is_full(stream->sink))
+		return;
+	polled->streams[polled->n] = stream;
 	polled->fds[polled->n++] = (struct pollfd){
-		.fd = open ? stream->fd : -1, .events = POLLIN,
+		.fd = stream->fd, .events = POLLIN,
 	};
 }
 
@@ -566,19 +572,16 @@ static void collect(struct job *job, struct polled *polled)
 static void serve(struct job *job, const struct polled *polled)
 {
 	const struct pollfd *fds = polled->fds;
-	int i;
+	nfds_t i;
 
 	if (fds[AT_OUT].revents)
 		sink_write(&job->out_sink);
 	if (fds[AT_ERR].revents)
 		sink_write(&job->err_sink);
 	typed_serve(&job->typed, &fds[AT_TYPED]);
-	for (i = 0; i < job->place->ranks; i++) {
-		if (fds[AT_STREAMS + 2 * i].revents)
-			stream_read(&job->rank[i].out);
-		if (fds[AT_STREAMS + 2 * i + 1].revents)
-			stream_read(&job->rank[i].err);
-	}
+	for (i = AT_STREAMS; i < polled->n; i++)
+		if (fds[i].revents)
+			stream_read(polled->streams[i]);
 	if (fds[AT_SIGNALS].revents)
 		take_signals(job);
 }
