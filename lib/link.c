@@ -215,7 +215,7 @@ static int check_ranks(const struct kcr_config *config, struct rendezvous *rv)
 					"the ranks are on several nodes and link is shm, which joins ranks of one node only: use KCR_LINK=auto");
 		if (!card->has_module)
 			return kcr_fail(NULL, -ENODEV,
-					"rank %d (host %s, pid %d) cannot use %s, which the ranks need to reach one another: load kcollring.ko there",
+					"rank %d (host %s, pid %d) cannot use %s, which the ranks need to reach one another: is kcollring.ko loaded there, and may this user open it?",
 					r, card->host, card->pid, KCR_DEVICE);
 		if (!card->wires.count)
 			return kcr_fail(NULL, -ENODEV,

@@ -290,6 +290,7 @@ void link_flush(struct link *link);
 void link_look(struct link *link);
 int link_check(struct kcr_request *r);
 int link_check_left(struct kcr_request *r);
+const char *link_failure_text(const struct link *link, int error);
 int link_find_mismatch(struct kcr_request *r);
 int link_mismatch(struct kcr_request *r, int peer,
 		  const struct frame_header *theirs);

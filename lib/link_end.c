@@ -235,16 +235,26 @@ static bool has_said(const struct kcr_request *r, int rank)
 	       __atomic_load_n(&claim->number, __ATOMIC_ACQUIRE);
 }
 
-/* A way of rank @rank has broken. Whoever saw it says which. */
-static int way_error(struct kcr_request *r, int rank, int error)
+/**
+ * link_failure_text() - what a rank has done that the world has failed because of
+ * @link: the world's
+ * @error: the cause's, positive; none that has words of its own
+ *
+ * Whoever saw a way break says which.
+ */
+const char *link_failure_text(const struct link *link, int error)
 {
-	/* The two that somebody may have failed a world with as well. */
-	bool is_certain = error != EIO && error != EBADMSG;
-
-	return kcr_fail(r->world, -error, "%s #%llu: a way of rank %d's broke%s: %s",
-			kcr_kind_text(r->header.kind),
-			(unsigned long long)r->header.number, rank,
-			is_certain ? "" : ", or it failed the world", strerror(error));
+	switch (error) {
+	case EHOSTUNREACH:
+	case EHOSTDOWN:
+	case ENODEV:
+		return "lost a way";
+	case EIO:
+	case EBADMSG:
+		return link->mesh ? "lost a way, or failed the world" : "failed the world";
+	default:
+		return "failed the world";
+	}
 }
 
 /* The world has failed: say why. */
@@ -282,19 +292,10 @@ static int cause_error(struct kcr_request *r, uint64_t cause)
 		return kcr_fail(w, -ETIMEDOUT,
 				"%s #%llu: rank %d waited in vain and gave up",
 				kind, number, rank);
-	case EHOSTUNREACH:
-	case EHOSTDOWN:
-	case ENODEV:
-	case EIO:
-	case EBADMSG:
-		if (r->link->mesh)
-			return way_error(r, rank, error);
-		break;
 	default:
-		break;
+		return kcr_fail(w, -error, "%s #%llu: rank %d %s: %s", kind, number, rank,
+				link_failure_text(r->link, error), strerror(error));
 	}
-	return kcr_fail(w, -error, "%s #%llu: rank %d failed the world: %s", kind, number,
-			rank, strerror(error));
 }
 
 /* Returns what has ended the world, or 0. */
@@ -329,6 +330,9 @@ int link_check_left(struct kcr_request *r)
 		return 0;
 	if (request_progress(r->world))
 		return 1;
+	/* It may have left because the world had failed. */
+	if (__atomic_load_n(&link->status->cause, __ATOMIC_ACQUIRE))
+		return link_check(r);
 	rankset_for_each(rank, &left)
 		if (rankset_has(&r->blocked, rank))
 			return kcr_fail(r->world, -ESHUTDOWN,

@@ -472,21 +472,31 @@ void mesh_place(struct mesh *mesh)
 unsigned int mesh_member(const struct mesh *mesh, int rank)
 {
 	const struct mesh_peer *peer = mesh->by_rank[rank];
-	int left = 0;
+	int left = 0, failed = 0, busy = 0;
 
 	for (int wire = 0; wire < mesh->wires; wire++) {
 		switch (state_of(&peer->conns[wire])) {
-		case KCR_CONN_FAILED:
-			return KCR_MEMBER_DEAD;
+		case KCR_CONN_UP:
+		case KCR_CONN_CONNECTING:
+			busy++;
+			break;
 		case KCR_CONN_LEFT:
 			left++;
+			break;
+		case KCR_CONN_FAILED:
+			failed++;
 			break;
 		default:
 			break;
 		}
 	}
-	/* All that it has sent is here once it has left by all wires. */
-	return left == mesh->wires ? KCR_MEMBER_LEFT : KCR_MEMBER_JOINED;
+	/*
+	 * What it has sent by a wire in use may still come. By one that was never used it
+	 * has sent nothing, and to who has left none can be made.
+	 */
+	if (left && !busy)
+		return KCR_MEMBER_LEFT;
+	return failed ? KCR_MEMBER_DEAD : KCR_MEMBER_JOINED;
 }
 
 /* Is there a connection that could not be made on first use? */
@@ -497,6 +507,9 @@ void mesh_look_for_failure(struct mesh *mesh)
 	if (!mesh->is_lazy)
 		return;
 	rankset_for_each(rank, &mesh->peers) {
+		/* One that has left lets nobody in any more. */
+		if (mesh_member(mesh, rank) != KCR_MEMBER_DEAD)
+			continue;
 		for (int wire = 0; wire < mesh->wires; wire++) {
 			const struct mesh_conn *c = &mesh->by_rank[rank]->conns[wire];
 

@@ -31,8 +31,8 @@ int ring_ended(const struct kcr_ring *ring, uint64_t cause)
 				ring->number, rank);
 	if (error < 1 || error > 4095)
 		error = EIO;
-	return kcr_fail(NULL, -error, "ring %u: rank %d failed the world: %s",
-			ring->number, rank, strerror(error));
+	return kcr_fail(NULL, -error, "ring %u: rank %d %s: %s", ring->number, rank,
+			link_failure_text(ring->link, error), strerror(error));
 }
 
 /* May this process and thread use the ring? */

@@ -448,6 +448,12 @@ TEST(a_rank_leaves)
 	EXPECT_EQ(-ESHUTDOWN, results[0]);
 	EXPECT_EQ(-ESHUTDOWN, results[1]);
 	EXPECT_STREQ("barrier #2: rank 2 left", errors[0]);
+	/* Also where not all wires, or none yet, were used. */
+	RUN(.ranks = 3, .wires = 3, .timeout_ms = 5000,
+	    .connect = KCR_CONNECT_LAZY, .body = one_leaves);
+	EXPECT_EQ(-ESHUTDOWN, results[0]);
+	EXPECT_EQ(-ESHUTDOWN, results[1]);
+	EXPECT_STREQ("barrier #2: rank 2 left", errors[0]);
 }
 
 static int one_is_late(struct kcr_world *w)
@@ -492,7 +498,7 @@ TEST(a_way_breaks)
 	EXPECT_ALL(-EHOSTUNREACH);
 	EXPECT_STREQ("barrier #1: the way to rank 1 (host node0) by wire 1 broke: dev1 10.1.0.1 -> 10.1.0.1, GID :: -> ::, MTU 4096: transport retry counter exceeded (12)",
 		     errors[0]);
-	EXPECT_STREQ("barrier #1: a way of rank 1's broke: No route to host",
+	EXPECT_STREQ("barrier #1: rank 1 lost a way: No route to host",
 		     errors[2]);
 }
 
@@ -547,11 +553,11 @@ TEST(told_of_a_way)
 {
 	RUN(.ranks = 2, .wires = 1, .timeout_ms = 5000, .body = told_of,
 	    .cause = EIO);
-	EXPECT_STREQ("barrier #1: a way of rank 1's broke, or it failed the world: Input/output error",
+	EXPECT_STREQ("barrier #1: rank 1 lost a way, or failed the world: Input/output error",
 		     errors[0]);
 	RUN(.ranks = 2, .wires = 1, .timeout_ms = 5000, .body = told_of,
 	    .cause = EHOSTDOWN);
-	EXPECT_STREQ("barrier #1: a way of rank 1's broke: Host is down", errors[0]);
+	EXPECT_STREQ("barrier #1: rank 1 lost a way: Host is down", errors[0]);
 	RUN(.ranks = 2, .wires = 1, .timeout_ms = 5000, .body = told_of,
 	    .cause = ENOTUNIQ);
 	EXPECT_STREQ("barrier #1: rank 1 failed the world: Name not unique on network",
