@@ -34,8 +34,9 @@
 #define RETRIES		6
 /* Each of address and route: in ms, before the deadline of the whole. */
 #define RESOLVE_MS	4000
-/* Until a peer is asked again that was busy with another. */
+/* Until a peer is asked again that was busy with another: twice that, ... up to most. */
 #define AGAIN_MS	200
+#define AGAIN_MOST_MS	6400
 
 static const u16 next_states[] = {
 	[CONN_NEW] = BIT(CONN_EXPECTED) | BIT(CONN_RESOLVING),
@@ -95,6 +96,13 @@ bool conn_may_post(const struct conn *c)
 	return c->state >= CONN_ACCEPTED && c->state <= CONN_LEAVING;
 }
 
+/* Who leaves because the world has failed is shown to have left when that shows. */
+static bool shows_left(const struct conn *c)
+{
+	return c->peer_has_left &&
+	       (!c->peer_cause || READ_ONCE(c->member->world->cause));
+}
+
 static u32 shown_state(const struct conn *c)
 {
 	switch (c->state) {
@@ -105,13 +113,13 @@ static u32 shown_state(const struct conn *c)
 		return KCR_CONN_EXPECTED;
 	case CONN_CLOSING:
 	case CONN_CLOSED:
-		if (c->peer_has_left && !c->status->error)
+		if (shows_left(c) && !c->status->error)
 			return KCR_CONN_LEFT;
 		/* Until it is known why, it is as it was. */
 		return c->status->error ? KCR_CONN_FAILED : c->status->state;
 	case CONN_UP:
 	case CONN_LEAVING:
-		return c->peer_has_left ? KCR_CONN_LEFT : KCR_CONN_UP;
+		return shows_left(c) ? KCR_CONN_LEFT : KCR_CONN_UP;
 	default:
 		return KCR_CONN_CONNECTING;
 	}
@@ -239,6 +247,17 @@ void conn_fail(struct conn *c, u32 reason, u32 detail, int error)
 		kcr_member_event(c->member);
 }
 
+/* The peer has said that the world has failed, and may have left then. */
+static void pass_on(struct conn *c, u64 cause)
+{
+	kcr_world_fail(c->member->world, KCR_CAUSE_RANK(cause),
+		       KCR_CAUSE_ERROR(cause));
+	spin_lock_bh(&c->lock);
+	conn_show_state(c);
+	spin_unlock_bh(&c->lock);
+	kcr_member_event(c->member);
+}
+
 /* Tell the world of a failure that is known by now. */
 static void tell_failure(struct conn *c)
 {
@@ -250,8 +269,7 @@ static void tell_failure(struct conn *c)
 	cause = c->peer_cause;
 	spin_unlock_bh(&c->lock);
 	if (cause)
-		kcr_world_fail(c->member->world, KCR_CAUSE_RANK(cause),
-			       KCR_CAUSE_ERROR(cause));
+		pass_on(c, cause);
 	if (is_failed)
 		kcr_world_fail(c->member->world, c->peer, c->error);
 }
@@ -334,6 +352,14 @@ static void set_proving_deadline(struct conn *c)
 				 msecs_to_jiffies(PROVING_MS));
 }
 
+static void come_again(struct conn *c)
+{
+	lockdep_assert_held(&c->lock);
+
+	queue_delayed_work(verbs_wq, &c->again, msecs_to_jiffies(c->again_ms));
+	c->again_ms = min(2 * c->again_ms, AGAIN_MOST_MS);
+}
+
 static void close_work(struct work_struct *work)
 {
 	struct conn *c = container_of(work, struct conn, close_work);
@@ -351,8 +377,7 @@ static void close_work(struct work_struct *work)
 		reset(c);
 		conn_set_state(c, c->is_active ? CONN_RESOLVING : CONN_EXPECTED);
 		if (c->is_active)
-			queue_delayed_work(verbs_wq, &c->again,
-					   msecs_to_jiffies(AGAIN_MS));
+			come_again(c);
 		set_deadline(c);
 	} else {
 		conn_set_state(c, CONN_CLOSED);
@@ -409,8 +434,7 @@ static void event_work(struct work_struct *work)
 	if (has_proof)
 		prove(c);
 	if (cause)
-		kcr_world_fail(c->member->world, KCR_CAUSE_RANK(cause),
-			       KCR_CAUSE_ERROR(cause));
+		pass_on(c, cause);
 }
 
 static void deadline(struct work_struct *work)
@@ -545,6 +569,7 @@ struct conn *conn_new(struct mesh *mesh, const struct kcr_connect *args)
 	INIT_WORK(&c->lane_work, lane_work);
 	INIT_DELAYED_WORK(&c->deadline, deadline);
 	INIT_DELAYED_WORK(&c->again, again);
+	c->again_ms = AGAIN_MS;
 	atomic_inc(&verbs_counts.conns);
 	ret = kcr_user_charge_conn(m->user);
 	if (ret)

@@ -153,6 +153,14 @@ static void conn_shown_states(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, shown(f, CONN_UP), KCR_CONN_LEFT);
 	KUNIT_EXPECT_EQ(test, shown(f, CONN_LEAVING), KCR_CONN_LEFT);
 	KUNIT_EXPECT_EQ(test, shown(f, CONN_CLOSED), KCR_CONN_LEFT);
+	/* Not before the reason for that is. */
+	f->status.state = KCR_CONN_UP;
+	f->c.peer_cause = KCR_CAUSE(1, EPROTO);
+	KUNIT_EXPECT_EQ(test, shown(f, CONN_UP), KCR_CONN_UP);
+	KUNIT_EXPECT_EQ(test, shown(f, CONN_CLOSED), KCR_CONN_UP);
+	f->world.cause = KCR_CAUSE(2, EPROTO);
+	KUNIT_EXPECT_EQ(test, shown(f, CONN_UP), KCR_CONN_LEFT);
+	KUNIT_EXPECT_EQ(test, shown(f, CONN_CLOSED), KCR_CONN_LEFT);
 }
 
 static bool tries_again(struct conn *c)

@@ -97,6 +97,10 @@ static void beat(struct work_struct *work)
 			if (may_ping(c))
 				c->say |= SAY_PING;
 			conn_push(c);
+		} else if (c->state == CONN_LEAVING && c->sending && may_ping(c)) {
+			/* Its goodbye may be asleep. */
+			c->say |= SAY_PING;
+			conn_push(c);
 		}
 		spin_unlock_bh(&c->lock);
 		if (silent_ns > (u64)verbs_silent_ms * NSEC_PER_MSEC)
@@ -393,8 +397,8 @@ static void destroy(struct kcr_mesh *base)
 	unsigned long key;
 	struct conn *c;
 
-	cancel_delayed_work_sync(&mesh->beat);
 	wait_event(mesh->closed, !atomic_read(&mesh->open_conns));
+	cancel_delayed_work_sync(&mesh->beat);
 	xa_for_each(&mesh->conns, key, c)
 		conn_free(c);
 	xa_destroy(&mesh->conns);

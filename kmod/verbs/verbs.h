@@ -285,6 +285,7 @@ struct conn {
 	u32 reason;			/* of the failure that is being told */
 	u32 detail;
 	u32 error;
+	int again_ms;			/* until the next try */
 	u32 say;			/* SAY_* */
 	bool ping_is_out;
 	u32 beats_waited;		/* for it */

@@ -80,7 +80,7 @@ enum wire_type {
 	WIRE_OPENED,		/* ring: here it is */
 	WIRE_PING,		/* what the rank says it is doing */
 	WIRE_FAIL,		/* the world has failed */
-	WIRE_BYE,		/* the rank has left; nothing comes after */
+	WIRE_BYE,		/* the rank has left; nothing but PING comes after */
 	WIRE_LANE,		/* lane: mine is made, here it is */
 	WIRE_UNLANE,		/* end: mine goes; write no more, and say so */
 	WIRE_UNLANED,		/* end: nothing of mine is on its way to yours */
