@@ -244,7 +244,7 @@ void kcr_config_init(struct kcr_config *config);
  * -ENODEV	KCR_LINK_MODULE, and the module is not loaded; between nodes, a rank without it or
  *		without an RDMA device, or @wires with a name that is none
  * -EPROTONOSUPPORT	between nodes, and kcollring_verbs.ko is not loaded
- * -EHOSTUNREACH, -ETIMEDOUT, -ECONNREFUSED	a rank of another node cannot be
+ * -EHOSTUNREACH, -ETIMEDOUT, -ECONNREFUSED, -ENOENT	a rank of another node cannot be
  *		connected to; the sentence says by which wire and why
  * -ECONNRESET	a rank died while the ranks came together
  * -EACCES	KCR_LINK_MODULE, and no permission for the device
@@ -274,7 +274,10 @@ int kcr_size(const struct kcr_world *world);
 int kcr_local_rank(const struct kcr_world *world);
 /** kcr_local_size() - ranks of the world on this node */
 int kcr_local_size(const struct kcr_world *world);
-/** kcr_link_name() - what carries the bytes: "self", "module", "shm" or "emulated" */
+/**
+ * kcr_link_name() - what carries the bytes: "self", "module", "mesh", "module+mesh", "shm" or
+ * "emulated"
+ */
 const char *kcr_link_name(const struct kcr_world *world);
 
 /**

@@ -651,7 +651,7 @@ static const char usage_text[] =
 "\n"
 "#wrong counts the elements, over all ranks, whose bits are not the oracle's;\n"
 "the hash is that of the result, of all ranks' results where each has a part. If\n"
-"either is not as it should be the exit status is 1. KCR_LINK=module|shm and\n"
+"either is not as it should be the exit status is 1. KCR_LINK=module|mesh|shm and\n"
 "KCR_ALGO=direct|owner|chain choose what is measured.\n";
 
 static const char *parse_op(const char *text)
