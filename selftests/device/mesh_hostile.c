@@ -409,18 +409,11 @@ TEST_F_TIMEOUT(waits, vanishes, 60)
 	expect_up(_metadata, &self->v, &self->low);
 }
 
-/* Who says nothing is in the way for as long as a proof may take (10 s), and then out. */
+/*
+ * Who says nothing is in the way for as long as a proof may take (10 s), and then out; the
+ * right one, whom it kept out, comes again.
+ */
 TEST_F_TIMEOUT(waits, silence, 60)
-{
-	come(_metadata, &self->low);
-	EXPECT_TRUE(DEV_SOON(15, self->v.low->reason == KCR_REASON_KEY));
-	expect_waiting(_metadata, &self->v, KCR_REASON_KEY);
-	expect_hung_up(_metadata, &self->low);
-	expect_up(_metadata, &self->v, &self->low);
-}
-
-/* ... so that the right one, whom it keeps out, has to come again. */
-TEST_F_TIMEOUT(waits, silence_before_the_right_one, 60)
 {
 	struct kcr_conn_status *s;
 	int fd;
@@ -439,6 +432,7 @@ TEST_F_TIMEOUT(waits, silence_before_the_right_one, 60)
 		MESH_LOG(s);
 		MESH_LOG(self->v.low);
 	}
+	EXPECT_EQ(KCR_REASON_KEY, self->v.low->reason);
 	expect_hung_up(_metadata, &self->low);
 	EXPECT_EQ(0, dev_cause(self->v.status));
 	munmap(s, sizeof(*s));
