@@ -42,13 +42,19 @@ splat='[    2.1][   T12] WARNING: possible circular locking dependency detected
 [    2.1][   T12] ffff8881 (a_lock){+.+.}-{3:3}, at: a_function+0x12'
 
 echo "TAP version 13"
-echo "1..8"
+echo "1..10"
 known='# nothing'
 finds "harmless words" "" <<< "[    1.0] Spectre V2 : WARNING: all is well"
 finds "a splat" "2" <<< "[    1.0] hello
 $splat"
 finds "memory that was lost" "1" <<< "unreferenced object 0xffff8881 (size 64):
     backtrace:"
+finds "a page written after it was freed" "1 4" <<< \
+"[    2.0][  T123] pagealloc: memory corruption
+[    2.0][  T123] 00000000c1b6a4d2: 2a 2a 2a 2a                                      ****
+[    2.0][  T123] CPU: 0 UID: 0 PID: 123 Comm: window Not tainted 6.12.0 #1
+[    2.0][  T123] page dumped because: pagealloc: corrupted page details"
+finds "or a bit of it" "1" <<< "[    2.0] pagealloc: single bit error"
 known='# theirs
 WARNING: possible circular locking dependency :: at: a_function+'
 finds "a known splat" "" <<< "$splat"
