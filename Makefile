@@ -118,9 +118,12 @@ SECONDS ?= 3600
 fuzz: modules selftests
 	tools/fuzz $(KERNEL) $(SECONDS)
 
-.PHONY: lint
-lint: $(KSELFTEST)
+# KVERS was read before the headers were installed: hence make once more.
+.PHONY: lint lint-installed
+lint:
 	@tools/install-deps lint
+	+@$(MAKE) --no-print-directory lint-installed
+lint-installed: $(KSELFTEST)
 	+@MAKE='$(MAKE)' KVERS='$(KVERS)' tools/lint
 
 .PHONY: install
