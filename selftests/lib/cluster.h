@@ -287,7 +287,7 @@ static inline int cluster_call(struct cluster *c, const char *program)
 /* Run a case in a process of its own: 0, 1 or CLUSTER_SKIP. */
 static inline int cluster_run(struct cluster *c, const struct cluster_case *one)
 {
-	double until = ranks_now() + (one->seconds ?: CLUSTER_LIMIT) * pace();
+	double until = ranks_now() + (one->seconds ?: CLUSTER_LIMIT) * pace_of_case();
 	pid_t pid, parent = getpid();
 	int status;
 
@@ -449,7 +449,7 @@ static inline int cluster_main(int argc, char **argv,
 		return KSFT_SKIP;
 	}
 	for (i = 0; i < n; i++)
-		limit += (cases[i].seconds ?: CLUSTER_LIMIT) * pace();
+		limit += (cases[i].seconds ?: CLUSTER_LIMIT) * pace_of_case();
 	return cluster_start(argv, cluster_number("KCR_TEST_RANKS", per_node),
 			     limit);
 }

@@ -79,7 +79,7 @@ static inline void dev_sleep(double seconds)
 
 /*
  * How much more than usual is asked of the tests that repeat something:
- * KCR_TEST_SCALE, a factor, or KCR_TEST_LONG for ten times.
+ * KCR_TEST_SCALE, a factor, or KCR_TEST_LONG for PACE_LONG times.
  */
 static inline double dev_scale(void)
 {
@@ -88,7 +88,7 @@ static inline double dev_scale(void)
 
 	if (factor > 0)
 		return factor;
-	return getenv("KCR_TEST_LONG") ? 10 : 1;
+	return getenv("KCR_TEST_LONG") ? PACE_LONG : 1;
 }
 
 /* The device and its calls. */

@@ -11,7 +11,7 @@
 
 static inline unsigned int pace_alarm(unsigned int seconds)
 {
-	return alarm(seconds * pace());
+	return alarm(seconds * pace_of_case());
 }
 
 #define alarm(seconds)	pace_alarm(seconds)
