@@ -132,6 +132,7 @@ static int call_and_see(int rank, void *arg)
 		ranks_meet(&shared->meeting, RANKS);
 	}
 	RANK_OK(NULL, kcr_world_destroy(w));
+	free(buffer);
 	return 0;
 }
 
@@ -514,6 +515,8 @@ static int reduce_and_compare(int rank, void *arg)
 		job->scene->shared->progress[rank] = i + 1;
 	}
 	RANK_OK(NULL, kcr_world_destroy(w));
+	free(x);
+	free(want);
 	return 0;
 }
 

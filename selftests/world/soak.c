@@ -222,6 +222,8 @@ static int run_program(int rank, void *arg)
 			RANK_OK(w, collective_call(&c[k], w));
 	}
 	RANK_OK(NULL, kcr_world_destroy(w));
+	for (k = 0; k < FLIGHT; k++)
+		collective_free(&c[k]);
 	return 0;
 }
 
