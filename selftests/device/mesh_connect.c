@@ -5,6 +5,7 @@
  * A connection that cannot be made fails alone, in time, and says why: each of
  * its ends has a page with state, reason, detail and error.
  */
+#include <sched.h>
 #include "kselftest_harness.h"
 #include "mesh.h"
 
@@ -762,6 +763,91 @@ TEST_F_TIMEOUT(mesh_connect, many, 120)
 					  !strcmp(before, after)))) {
 		TH_LOG("before:\n%safter:\n%s", before, after);
 	}
+}
+
+/* ---- another network namespace ---- */
+
+struct emigrant {
+	struct dev_world world;
+	int rank;
+	int *stage;
+};
+
+/* Its connection to the other rank over wire @wire, by the addresses of the first wire. */
+static void connect_in_vain(const struct emigrant *me, int fd, __u32 wire, __u32 errnum)
+{
+	struct kcr_connect a = mesh_connect_args(!me->rank, wire);
+	struct kcr_conn_status *s;
+
+	mesh_sockaddr(a.local, mesh_address(0), 0);
+	mesh_sockaddr(a.remote, mesh_address(0), 0);
+	CHILD_GIVES(0, dev_ioctl(fd, KCR_IOCTL_CONNECT, &a));
+	s = mesh_status(fd, !me->rank, wire);
+	CHILD_TRUE(s != MAP_FAILED);
+	CHILD_TRUE(DEV_SOON(10, mesh_state(s) == KCR_CONN_FAILED));
+	CHILD_TRUE(s->reason == KCR_REASON_ADDRESS && s->error == errnum);
+}
+
+static void emigrant_main(void *arg)
+{
+	struct emigrant *me = arg;
+	int fd;
+
+	CHILD_GIVES(0, unshare(CLONE_NEWNET));
+	fd = dev_member(&me->world, me->rank);
+	CHILD_TRUE(fd >= 0);
+	connect_in_vain(me, fd, 0, EADDRNOTAVAIL);
+	/* The address alone is not the device. */
+	CHILD_GIVES(0, system("ip link add same0 type dummy && ip link set same0 up"));
+	CHILD_GIVES(0, system("ip addr add 10.77.0.1/24 dev same0"));
+	connect_in_vain(me, fd, 1, ENODEV);
+	dev_reach(me->stage, 1);
+	CHILD_TRUE(dev_reached(me->stage, 2));
+}
+
+/*
+ * A rank that lives in another network namespace, with the device, the world's id and key:
+ * its world is the same, but wires of this namespace are not its own, to call or to be
+ * called over. The one that stayed is told so, or goes on waiting.
+ */
+TEST_F(mesh_connect, another_namespace)
+{
+	struct emigrant it = { };
+	struct kcr_conn_status *s;
+	struct kcr_status *status;
+	pid_t pid;
+	int fd;
+
+	if (geteuid())
+		SKIP(return, "needs root to make a network namespace");
+	it.stage = dev_shared(4096);
+	for (it.rank = 0; it.rank < 2; it.rank++) {
+		it.world = dev_world(2);
+		dev_reach(it.stage, 0);
+		fd = dev_member(&it.world, !it.rank);
+		ASSERT_LE(0, fd);
+		status = dev_status(fd);
+		ASSERT_NE(MAP_FAILED, status);
+		if (!it.rank)
+			ASSERT_EQ(0, mesh_connect(fd, it.rank, 0));
+		pid = dev_child(emigrant_main, &it);
+		EXPECT_TRUE(dev_reached(it.stage, 1));
+		if (it.rank)
+			ASSERT_EQ(0, mesh_connect(fd, it.rank, 0));
+		s = mesh_status(fd, it.rank, 0);
+		ASSERT_NE(MAP_FAILED, s);
+		if (it.rank)
+			EXPECT_FAILED(s, 10, KCR_REASON_WORLD, 0, ENOENT);
+		else
+			EXPECT_EQ(KCR_CONN_EXPECTED, mesh_state(s));
+		EXPECT_EQ(0, dev_cause(status));
+		dev_reach(it.stage, 2);
+		EXPECT_EQ(0, dev_child_status(pid, 20));
+		munmap(s, sizeof(*s));
+		munmap(status, sizeof(*status));
+		close(fd);
+	}
+	munmap(it.stage, 4096);
 }
 
 TEST_HARNESS_MAIN
