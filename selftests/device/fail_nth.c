@@ -44,6 +44,7 @@ struct sweep {
 	__u32 class;
 	__u64 offset;		/* of mmap */
 	int prot;
+	const struct kcr_lane_desc *lane;	/* of the remote window */
 	bool needs_mesh;
 };
 
@@ -421,7 +422,8 @@ static size_t bytes_of(const struct scene *s)
 {
 	switch (s->sweep->offset >> 48 & 0xf) {
 	case KCR_MAP_SLOTS:
-		return dev_pages(4 * KCR_SLOT_STRIDE(5000));
+		return s->sweep->lane ? dev_lane_bytes(s->sweep->lane) :
+		       dev_pages(4 * KCR_SLOT_STRIDE(5000));
 	case KCR_MAP_BOARD:
 		return BOARD;
 	case KCR_MAP_CONN:
@@ -745,60 +747,97 @@ FIXTURE_VARIANT_ADD(fail_nth, map_frames) {
 static const struct kcr_lane_desc lane_out = { 0, 1, 3, 700000 };
 static const struct kcr_lane_desc lane_in = { 1, 0, 3, 700000 };
 
-static int before_out(struct scene *s)
+static bool is_source(const struct scene *s)
 {
-	return connected(s) ?: mesh_window(s->fd[1], REMOTE, &lane_out, 1);
+	return !s->sweep->lane->source;
 }
 
-static int before_in(struct scene *s)
+static int before_remote(struct scene *s)
 {
-	return connected(s) ?: mesh_window(s->fd[1], REMOTE, &lane_in, 1);
+	return connected(s) ?: mesh_window(s->fd[1], REMOTE, s->sweep->lane, 1);
 }
 
-static int call_out(struct scene *s)
+static int open_remote(struct scene *s)
 {
-	return FAULTS_IN(&s->faults, mesh_window(s->fd[0], REMOTE, &lane_out, 1));
+	return mesh_window(s->fd[0], REMOTE, s->sweep->lane, 1);
 }
 
-static int call_in(struct scene *s)
+static int call_remote(struct scene *s)
 {
-	return FAULTS_IN(&s->faults, mesh_window(s->fd[0], REMOTE, &lane_in, 1));
+	return FAULTS_IN(&s->faults, open_remote(s));
 }
 
-static int check_out(struct scene *s)
+/* Both ends are ready when one of them is. */
+static int check_remote(struct scene *s)
 {
-	return DEV_SOON(20, !mesh_put(s->fd[0], REMOTE, 1, 1, 1)) ? 0 : -ETIMEDOUT;
+	return DEV_SOON(20, !(is_source(s) ? mesh_put(s->fd[0], REMOTE, 1, 1, 1) :
+			      mesh_ack(s->fd[0], REMOTE, 1))) ? 0 : -ETIMEDOUT;
 }
 
-static int check_in(struct scene *s)
+static int with_remote(struct scene *s)
 {
-	return DEV_SOON(20, !mesh_ack(s->fd[0], REMOTE, 1)) ? 0 : -ETIMEDOUT;
+	return before_remote(s) ?: open_remote(s) ?: check_remote(s);
 }
 
-FIXTURE_VARIANT_ADD(fail_nth, remote_source) {
-	.of = {
-		.needs_mesh = true,
-		.prepare = before_out,
-		.call = call_out,
-		.check = check_out,
-		.least = 8,
-	},
-};
-
-FIXTURE_VARIANT_ADD(fail_nth, remote_destination) {
-	.of = {
-		.needs_mesh = true,
-		.prepare = before_in,
-		.call = call_in,
-		.check = check_in,
-		.least = 8,
-	},
-};
-
-static int ready_to_put(struct scene *s)
-{
-	return before_out(s) ?: mesh_window(s->fd[0], REMOTE, &lane_out, 1) ?: check_out(s);
+#define REMOTES(of_lane) {						\
+	.of = {								\
+		.needs_mesh = true,					\
+		.prepare = before_remote,				\
+		.call = call_remote,					\
+		.check = check_remote,					\
+		.lane = &(of_lane),					\
+		.least = 8,						\
+	},								\
 }
+
+FIXTURE_VARIANT_ADD(fail_nth, remote_source) REMOTES(lane_out);
+FIXTURE_VARIANT_ADD(fail_nth, remote_destination) REMOTES(lane_in);
+
+#define MAPS_REMOTE(part, of_lane, with) {				\
+	.of = {								\
+		.needs_mesh = true,					\
+		.prepare = with_remote,					\
+		.call = call_map,					\
+		.check = check_map,					\
+		.lane = &(of_lane),					\
+		.offset = KCR_MMAP_OFFSET(REMOTE, KCR_MAP_##part, 0),	\
+		.prot = with,						\
+		.least = 1,						\
+	},								\
+}
+
+#define WRITABLE	(PROT_READ | PROT_WRITE)
+
+FIXTURE_VARIANT_ADD(fail_nth, map_sources_slots) MAPS_REMOTE(SLOTS, lane_out, WRITABLE);
+FIXTURE_VARIANT_ADD(fail_nth, map_destinations_slots) MAPS_REMOTE(SLOTS, lane_in, PROT_READ);
+FIXTURE_VARIANT_ADD(fail_nth, map_sources_ack) MAPS_REMOTE(ACK, lane_out, PROT_READ);
+FIXTURE_VARIANT_ADD(fail_nth, map_destinations_ack) MAPS_REMOTE(ACK, lane_in, WRITABLE);
+FIXTURE_VARIANT_ADD(fail_nth, map_lanes) MAPS_REMOTE(LANES, lane_out, PROT_READ);
+
+static int call_detach_remote(struct scene *s)
+{
+	return FAULTS_IN(&s->faults, dev_detach(s->fd[0], REMOTE));
+}
+
+/* The number is free as soon as rank 1's module has agreed. */
+static int check_detach_remote(struct scene *s)
+{
+	return DEV_SOON(20, !open_remote(s)) ? 0 : -ETIMEDOUT;
+}
+
+#define DETACHES_REMOTE(of_lane) {					\
+	.of = {								\
+		.needs_mesh = true,					\
+		.prepare = with_remote,					\
+		.call = call_detach_remote,				\
+		.check = check_detach_remote,				\
+		.lane = &(of_lane),					\
+		.least = 1,						\
+	},								\
+}
+
+FIXTURE_VARIANT_ADD(fail_nth, detach_source) DETACHES_REMOTE(lane_out);
+FIXTURE_VARIANT_ADD(fail_nth, detach_destination) DETACHES_REMOTE(lane_in);
 
 /* The second slot: the first showed that the lane is ready. */
 static int call_put(struct scene *s)
@@ -819,9 +858,98 @@ FIXTURE_VARIANT_ADD(fail_nth, put) {
 	.of = {
 		.needs_mesh = true,
 		.command = KCR_CMD_PUT,
-		.prepare = ready_to_put,
+		.prepare = with_remote,
 		.call = call_put,
 		.check = check_put,
+		.lane = &lane_out,
+		.least = 1,
+	},
+};
+
+static struct kcr_ack *map_ack(struct scene *s, int rank, int prot)
+{
+	return dev_map(s->fd[rank], prot, REMOTE, KCR_MAP_ACK, 0, dev_page());
+}
+
+/* Something else than what showed that the lane is ready. */
+static int with_ack(struct scene *s)
+{
+	int err = with_remote(s);
+	struct kcr_ack *ack;
+
+	if (err)
+		return err;
+	ack = map_ack(s, 0, WRITABLE);
+	if (ack == MAP_FAILED)
+		return -errno;
+	*ack = (struct kcr_ack){ .sequence = 7, .complement = ~7ull };
+	munmap(ack, dev_page());
+	return 0;
+}
+
+static int call_ack(struct scene *s)
+{
+	struct kcr_put_ack args = { .size = sizeof(args), .window = REMOTE, .peer = 1 };
+
+	return command(s, &args, sizeof(args));
+}
+
+static int check_ack(struct scene *s)
+{
+	struct kcr_ack *ack = map_ack(s, 1, PROT_READ);
+	bool is_there;
+
+	if (ack == MAP_FAILED)
+		return -errno;
+	is_there = DEV_SOON(20, __atomic_load_n(&ack->complement, __ATOMIC_ACQUIRE) == ~7ull);
+	munmap(ack, dev_page());
+	return is_there ? 0 : -ETIMEDOUT;
+}
+
+FIXTURE_VARIANT_ADD(fail_nth, ack) {
+	.of = {
+		.needs_mesh = true,
+		.command = KCR_CMD_ACK,
+		.prepare = with_ack,
+		.call = call_ack,
+		.check = check_ack,
+		.lane = &lane_in,
+		.least = 1,
+	},
+};
+
+static int call_arm(struct scene *s)
+{
+	struct kcr_arm args = { .size = sizeof(args), .window = REMOTE, .peer = 1 };
+
+	return command(s, &args, sizeof(args));
+}
+
+/* Only who has asked for it is told of what comes. */
+static int check_arm(struct scene *s)
+{
+	struct kcr_status *status = dev_status(s->fd[0]);
+	__u64 events;
+	int err;
+
+	if (status == MAP_FAILED)
+		return -errno;
+	events = dev_events(status);
+	err = mesh_put(s->fd[1], REMOTE, 0, 1, 1);
+	if (!err && !DEV_SOON(20, dev_events(status) != events))
+		err = -ETIMEDOUT;
+	munmap(status, sizeof(*status));
+	return err;
+}
+
+FIXTURE_VARIANT_ADD(fail_nth, arm) {
+	.of = {
+		.needs_mesh = true,
+		.command = KCR_CMD_ARM,
+		.prepare = with_remote,
+		.call = call_arm,
+		.check = check_arm,
+		.lane = &lane_in,
 		.least = 1,
 	},
 };
