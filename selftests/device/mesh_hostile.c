@@ -1307,17 +1307,31 @@ TEST_F(reaches, key)
 	expect_refused(_metadata, &self->v, &self->low, true);
 }
 
-/* The victim agrees to no reads at all, so that none even leaves. */
+/* Rank 2, too: the ring that the victim has opened to it. */
+static void let_high_up(struct __test_metadata *_metadata, struct victim *v, struct raw *high,
+			struct raw_ring *theirs)
+{
+	ASSERT_EQ(0, raw_listen(high, RAW_PORT));
+	ASSERT_EQ(0, victim_connect(v, RAW_PORT, 20000));
+	ASSERT_EQ(0, raw_let_up(high));
+	ASSERT_TRUE(DEV_SOON(10, mesh_is_up(v->high)));
+	ASSERT_EQ(0, open_ring(v, high, 2, 0, theirs));
+}
+
+/*
+ * The queue of who has connected takes reads if the other side says that it will read,
+ * whatever was agreed to. It is the key that is for writing only.
+ */
 TEST_F(reaches, read)
 {
-	memset(self->low.memory + RAW_SEND_AT, 0xee, 8);
-	ASSERT_EQ(0, raw_post(&self->low, IBV_WR_RDMA_READ, NULL, 8, self->ring.rkey,
-			      self->ring.address, 0));
-	DEV_SOON(1, ({ raw_poll(&self->low); !self->low.sending; }));
-	EXPECT_TRUE(self->low.sending || self->low.sent != IBV_WC_SUCCESS);
-	EXPECT_EQ(0xee, self->low.memory[RAW_SEND_AT]);
-	raw_close(&self->low);
-	expect_broken(_metadata, &self->v, self->v.low, 0, KCR_REASON_GONE, EHOSTUNREACH);
+	struct raw_ring theirs;
+
+	let_high_up(_metadata, &self->v, &self->high, &theirs);
+	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, raw_read(&self->high, theirs.rkey, theirs.address, 8));
+	for (int i = 0; i < 8; i++)
+		EXPECT_EQ(0xee, self->high.memory[RAW_SEND_AT + i]);
+	expect_broken(_metadata, &self->v, self->v.high, 2, KCR_REASON_COMPLETION,
+		      EHOSTUNREACH);
 }
 
 /* The ring that the victim has opened to rank 2, with the key that rank 2 has. */
@@ -1326,11 +1340,7 @@ TEST_F(reaches, ring_of_another)
 	const unsigned char *frames;
 	struct raw_ring theirs;
 
-	ASSERT_EQ(0, raw_listen(&self->high, RAW_PORT));
-	ASSERT_EQ(0, victim_connect(&self->v, RAW_PORT, 20000));
-	ASSERT_EQ(0, raw_let_up(&self->high));
-	ASSERT_TRUE(DEV_SOON(10, mesh_is_up(self->v.high)));
-	ASSERT_EQ(0, open_ring(&self->v, &self->high, 2, 0, &theirs));
+	let_high_up(_metadata, &self->v, &self->high, &theirs);
 	frames = mesh_map_frames(self->v.fd, 2, 0, 0, 0);
 	ASSERT_NE(MAP_FAILED, frames);
 	EXPECT_NE(theirs.rkey, self->ring.rkey);

@@ -167,19 +167,23 @@ static void expect_up(struct __test_metadata *_metadata, struct _test_data_lanes
 	EXPECT_EQ(0, dev_cause(self->v.status));
 }
 
-/* It has broken, and the world with it. */
-static void expect_broken(struct __test_metadata *_metadata, struct _test_data_lanes *self,
-			  __u32 reason, __u32 error)
+/* The connection to this rank has broken, and the world with it. */
+static void expect_broken_by(struct __test_metadata *_metadata, struct _test_data_lanes *self,
+			     struct kcr_conn_status *s, __u32 rank, __u32 reason, __u32 error)
 {
-	struct kcr_conn_status *s = self->v.low;
-
 	EXPECT_TRUE(DEV_SOON(10, mesh_state(s) == KCR_CONN_FAILED));
 	EXPECT_EQ(reason, s->reason) {
 		MESH_LOG(s);
 	}
 	EXPECT_EQ(error, s->error);
 	EXPECT_TRUE(DEV_SOON(10, dev_cause(self->v.status)));
-	EXPECT_EQ(KCR_CAUSE(0, error), dev_cause(self->v.status));
+	EXPECT_EQ(KCR_CAUSE(rank, error), dev_cause(self->v.status));
+}
+
+static void expect_broken(struct __test_metadata *_metadata, struct _test_data_lanes *self,
+			  __u32 reason, __u32 error)
+{
+	expect_broken_by(_metadata, self, self->v.low, 0, reason, error);
 }
 
 /* What the device itself refuses: nothing of it is to be seen by the victim's process. */
@@ -294,32 +298,47 @@ TEST_F(lanes, another_key)
 	expect_refused(_metadata, self, self->in_key.rkeys[0] ^ 0x55, 0, 8);
 }
 
-/* The lane that the victim has with rank 2, by the key that rank 2 has. */
-TEST_F(lanes, of_another)
+/* Rank 2, too, with a lane to the victim: the key that it is given. */
+static void let_high_up(struct __test_metadata *_metadata, struct _test_data_lanes *self,
+			struct mesh_lane *theirs, __u32 *rkey)
 {
 	static const struct kcr_lane_desc list = { 2, 1, DEPTH, CAPACITY };
-	struct mesh_lane theirs = { };
 
 	ASSERT_EQ(0, raw_listen(&self->high, RAW_PORT));
 	ASSERT_EQ(0, victim_connect(&self->v, RAW_PORT, 20000));
 	ASSERT_EQ(0, raw_let_up(&self->high));
 	ASSERT_TRUE(DEV_SOON(10, mesh_is_up(self->v.high)));
 	ASSERT_EQ(0, mesh_window(self->v.fd, 9, &list, 1));
-	ASSERT_EQ(0, mesh_lane_map(&theirs, self->v.fd, 1, 9, &list, 1, 0));
+	ASSERT_EQ(0, mesh_lane_map(theirs, self->v.fd, 1, 9, &list, 1, 0));
 	ASSERT_TRUE(raw_hears(&self->high, RAW_LANE, 10));
-	expect_refused(_metadata, self, self->high.last[RAW_LANE].lane.rkeys[0], 0, 8);
+	*rkey = self->high.last[RAW_LANE].lane.rkeys[0];
+}
+
+/* The lane that the victim has with rank 2, by the key that rank 2 has. */
+TEST_F(lanes, of_another)
+{
+	struct mesh_lane theirs = { };
+	__u32 rkey;
+
+	let_high_up(_metadata, self, &theirs, &rkey);
+	expect_refused(_metadata, self, rkey, 0, 8);
 	EXPECT_EQ(0, theirs.slots[0]);
 	mesh_lane_unmap(&theirs);
 }
 
+/* What may be written may not be read; again it is the key alone that says so. */
 TEST_F(lanes, read)
 {
-	memset(self->low.memory + RAW_SEND_AT, 0xee, 8);
-	ASSERT_EQ(0, raw_post(&self->low, IBV_WR_RDMA_READ, NULL, 8, self->in_key.rkeys[0], 0,
-			      0));
-	DEV_SOON(1, ({ raw_poll(&self->low); !self->low.sending; }));
-	EXPECT_TRUE(self->low.sending || self->low.sent != IBV_WC_SUCCESS);
-	EXPECT_EQ(0xee, self->low.memory[RAW_SEND_AT]);
+	struct mesh_lane theirs = { };
+	__u32 rkey;
+
+	let_high_up(_metadata, self, &theirs, &rkey);
+	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, raw_read(&self->high, rkey, 0, 8));
+	for (int i = 0; i < 8; i++)
+		EXPECT_EQ(0xee, self->high.memory[RAW_SEND_AT + i]);
+	expect_broken_by(_metadata, self, self->v.high, 2, KCR_REASON_COMPLETION,
+			 EHOSTUNREACH);
+	mesh_lane_unmap(&theirs);
 }
 
 static long pages_of(struct _test_data_lanes *self)

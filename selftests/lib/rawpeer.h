@@ -588,6 +588,17 @@ static inline int raw_write(struct raw *r, const struct raw_ring *ring, size_t o
 }
 
 /*
+ * Read what was opened for writing, into what was 0xee: how that ended. Only the queue of
+ * who has accepted issues a read: that of who has connected keeps back what the other
+ * side did not agree to.
+ */
+static inline int raw_read(struct raw *r, __u32 rkey, __u64 address, size_t bytes)
+{
+	memset(r->memory + RAW_SEND_AT, 0xee, bytes);
+	return raw_post(r, IBV_WR_RDMA_READ, NULL, bytes, rkey, address, 0) ?: raw_sent(r);
+}
+
+/*
  * Both sides as they should be, up to the end. Who waits may still be busy with
  * the end of the one before: then it says so, and is asked again.
  */
