@@ -602,6 +602,8 @@ TEST_F(connects, request)
 	EXPECT_EQ(0, q->wire);
 	EXPECT_EQ(DEPTH, q->depth);
 	EXPECT_EQ(0, memcmp(q->reserved, zero, 8));
+	EXPECT_GT(RAW_FOR_EVER, self->high.retries);
+	EXPECT_GT(RAW_FOR_EVER, self->high.rnr_retries);
 }
 
 FIXTURE(answers) {
@@ -876,13 +878,18 @@ FIXTURE(proven) {
 	struct raw low;
 };
 
-static void set_up_proven(struct __test_metadata *_metadata, struct victim *v, struct raw *low)
+static void prove(struct __test_metadata *_metadata, struct victim *v, struct raw *low)
 {
-	*low = raw_peer(&v->world, 0, 1, true);
 	ASSERT_EQ(0, victim_expect(v, 20000));
 	ASSERT_EQ(0, raw_come_up(low));
 	/* Its page says so a moment after it has told the peer. */
 	ASSERT_TRUE(DEV_SOON(10, mesh_is_up(v->low)));
+}
+
+static void set_up_proven(struct __test_metadata *_metadata, struct victim *v, struct raw *low)
+{
+	*low = raw_peer(&v->world, 0, 1, true);
+	prove(_metadata, v, low);
 }
 
 FIXTURE_SETUP(proven)
@@ -980,6 +987,93 @@ TEST_F(proven, vanishes)
 {
 	raw_close(&self->low);
 	expect_broken(_metadata, &self->v, self->v.low, 0, KCR_REASON_GONE, EHOSTUNREACH);
+}
+
+/* ---- who is up, and takes nothing any more ---- */
+
+/* As the InfiniBand specification writes it: the shortest and the longest there are. */
+#define RNR_10_US	1
+#define RNR_655_MS	0
+
+FIXTURE(deaf) {
+	struct dev_counters before;
+	struct victim v;
+	struct raw low;
+};
+
+/* How long the victim is told to wait each time, and what it has to say but that it lives. */
+FIXTURE_VARIANT(deaf) {
+	__u8 timer;
+	bool has_frames;
+};
+
+FIXTURE_VARIANT_ADD(deaf, soon) { .timer = RNR_10_US };
+FIXTURE_VARIANT_ADD(deaf, late) { .timer = RNR_655_MS };
+FIXTURE_VARIANT_ADD(deaf, frames_soon) { .timer = RNR_10_US, .has_frames = true };
+FIXTURE_VARIANT_ADD(deaf, frames_late) { .timer = RNR_655_MS, .has_frames = true };
+
+FIXTURE_SETUP(deaf)
+{
+	START(&self->v, &self->before);
+	self->low = raw_peer(&self->v.world, 0, 1, true);
+	self->low.is_deaf = true;
+	prove(_metadata, &self->v, &self->low);
+}
+
+FIXTURE_TEARDOWN(deaf)
+{
+	if (self->v.fd < 0)
+		return;
+	raw_close(&self->low);
+	END(&self->v, &self->before);
+}
+
+/* All that the ring has room for, as soon as the victim has heard of it. */
+static int send_frames(struct victim *v, struct raw *low)
+{
+	struct raw_message m = raw_about_ring(RAW_OPENED, 0, 0, DEPTH);
+	int err;
+
+	m.ring.rkey = low->mr->rkey;
+	m.ring.address = (unsigned long)low->memory + RAW_SEND_AT;
+	err = raw_say(low, &m);
+	if (!err && !DEV_SOON(10, mesh_limit(v->low, 0, 0) == DEPTH))
+		err = -ETIME;
+	for (__u64 s = 1; s <= DEPTH && !err; s++)
+		err = mesh_send(v->fd, 0, 0, 0, 0, KCR_CLASS_BYTES(0), s);
+	return err;
+}
+
+/* If not, it is told once more that its peer lives. */
+static bool has_failed(struct victim *v, struct raw *low)
+{
+	struct raw_message m = raw_message(RAW_PING);
+
+	raw_poll(low);
+	if (!low->sending)
+		raw_say(low, &m);
+	return mesh_state(v->low) == KCR_CONN_FAILED;
+}
+
+/*
+ * What the victim says finds nothing posted: that is tried again a few times, not for
+ * ever, and then is an error, although the peer is there.
+ */
+TEST_F_TIMEOUT(deaf, up, 60)
+{
+	struct victim *v = &self->v;
+	struct raw *low = &self->low;
+
+	/* What the victim would have done to it. */
+	EXPECT_GT(RAW_FOR_EVER, low->rnr_retries);
+	ASSERT_EQ(0, raw_set_rnr_timer(low, variant->timer));
+	if (variant->has_frames)
+		ASSERT_EQ(0, send_frames(v, low));
+	EXPECT_TRUE(DEV_SOON(20, has_failed(v, low)));
+	expect_broken(_metadata, v, v->low, 0, KCR_REASON_COMPLETION, EHOSTUNREACH);
+	EXPECT_EQ(IBV_WC_RNR_RETRY_EXC_ERR, v->low->detail);
+	EXPECT_EQ(1, low->heard[RAW_WELCOME]);
+	EXPECT_EQ(-ENOTCONN, mesh_send(v->fd, 0, 0, 0, 0, 8, DEPTH + 1));
 }
 
 FIXTURE(breaks) {

@@ -45,6 +45,9 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "structs are as on the
 #define RAW_CREDITS	16
 #define RAW_LANE_HEARD	1
 
+/* As a number of retries; of those that are no answer at all, for rdma_rxe. */
+#define RAW_FOR_EVER	7
+
 #define RAW_NO_FRAME	3u
 #define RAW_RUNG	1u
 #define RAW_RINGS	8	/* most that one ARM asks for */
@@ -144,6 +147,7 @@ struct raw {
 	__u32 low;
 	__u32 high;
 	bool is_active;
+	bool is_deaf;	/* posts one receive, for what comes first, and never again */
 	__u8 nonces[2][16];
 	struct rdma_event_channel *channel;
 	struct rdma_cm_id *ear;
@@ -155,6 +159,8 @@ struct raw {
 	/* What rdma_cm told last. */
 	int status;
 	size_t bytes;
+	__u8 retries;		/* how often this side's queue is to try */
+	__u8 rnr_retries;	/* ... what found no receive */
 	union {
 		__u8 data[256];
 		struct raw_request request;
@@ -185,6 +191,8 @@ static inline struct raw raw_peer(const struct dev_world *w, __u32 low, __u32 hi
 
 static inline void raw_close(struct raw *r)
 {
+	bool is_deaf;
+
 	if (r->id && r->id->qp)
 		rdma_destroy_qp(r->id);
 	if (r->id)
@@ -200,7 +208,9 @@ static inline void raw_close(struct raw *r)
 	if (r->channel)
 		rdma_destroy_event_channel(r->channel);
 	free(r->memory);
+	is_deaf = r->is_deaf;
 	*r = raw_peer(&r->world, r->low, r->high, r->is_active);
+	r->is_deaf = is_deaf;
 }
 
 /* The next event's kind, or -ETIME if none comes in time. */
@@ -216,6 +226,8 @@ static inline int raw_event(struct raw *r, double seconds)
 		return -errno;
 	kind = event->event;
 	r->status = event->status;
+	r->retries = event->param.conn.retry_count;
+	r->rnr_retries = event->param.conn.rnr_retry_count;
 	r->bytes = event->param.conn.private_data ? event->param.conn.private_data_len : 0;
 	memset(r->data, 0, sizeof(r->data));
 	memcpy(r->data, event->param.conn.private_data, r->bytes);
@@ -253,6 +265,17 @@ static inline int raw_receive(struct raw *r, __u64 i)
 	return -ibv_post_recv(r->id->qp, &wr, &bad);
 }
 
+/*
+ * How long the other side is to wait each time that nothing is posted for what it sends, in
+ * the encoding of the InfiniBand specification. Once connected.
+ */
+static inline int raw_set_rnr_timer(struct raw *r, __u8 timer)
+{
+	struct ibv_qp_attr attr = { .min_rnr_timer = timer };
+
+	return -ibv_modify_qp(r->id->qp, &attr, IBV_QP_MIN_RNR_TIMER);
+}
+
 static inline int raw_queue(struct raw *r)
 {
 	struct ibv_qp_init_attr attr = {
@@ -279,7 +302,7 @@ static inline int raw_queue(struct raw *r)
 	attr.recv_cq = r->cq;
 	if (!r->mr || rdma_create_qp(r->id, r->pd, &attr))
 		return -errno;
-	for (__u64 i = 0; i < RAW_RECEIVES; i++) {
+	for (__u64 i = 0; i < (r->is_deaf ? 1 : RAW_RECEIVES); i++) {
 		err = raw_receive(r, i);
 		if (err)
 			return err;
@@ -305,7 +328,8 @@ static inline struct rdma_conn_param raw_param(const void *data, size_t bytes)
 		.initiator_depth = 1,
 		.flow_control = 1,
 		.retry_count = 7,
-		.rnr_retry_count = 7,
+		/* It is the other side's queue that keeps to this; 7 would be for ever. */
+		.rnr_retry_count = RAW_FOR_EVER - 1,
 	};
 }
 
@@ -496,7 +520,8 @@ static inline void raw_poll(struct raw *r)
 			r->credits += m->credits;
 			r->owed += m->type >= RAW_LANE && m->type <= RAW_RING;
 		}
-		raw_receive(r, wc.wr_id);
+		if (!r->is_deaf)
+			raw_receive(r, wc.wr_id);
 	}
 }
 
