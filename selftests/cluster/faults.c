@@ -198,8 +198,12 @@ static int with_cable(const struct cluster *c, const char *format, int wire)
 #define CUT	"ip neigh replace % lladdr 02:00:00:00:00:99 nud permanent dev cable@"
 #define MEND	"ip neigh del % dev cable@"
 #define DOWN	"ip link set cable@ down"
-#define UP	"ip link set cable@ up; rdma link del rxe@ &&"	\
-		"rdma link add rxe@ type rxe netdev cable@"
+#define UP	"ip link set cable@ up; rdma link del rxe@ &&" ADD
+#define ADD	"rdma link add rxe@ type rxe netdev cable@"
+/* The device of the cable goes while all ranks are at it, and is there again after that. */
+#define DELETE	"(sleep 0.5; rdma link del rxe@) > /dev/null 2>&1 &"
+#define ADD_ANEW	"for i in 1 2 3 4 5; do [ ! -e /sys/class/infiniband/rxe@ ] ||"	\
+			"sleep 1; done;" ADD
 
 static int pulled(struct cluster *c, int rank, int wire, const char *pull,
 		  const char *mend)
@@ -253,6 +257,16 @@ static int interface_down(struct cluster *c, int rank)
 	return pulled(c, rank, 1, DOWN, UP);
 }
 
+static int device_deleted(struct cluster *c, int rank)
+{
+	return pulled(c, rank, 0, DELETE, ADD_ANEW);
+}
+
+static int second_device_deleted(struct cluster *c, int rank)
+{
+	return pulled(c, rank, 1, DELETE, ADD_ANEW);
+}
+
 static int works_again(struct cluster *c, int rank)
 {
 	struct kcr_world *w;
@@ -286,6 +300,10 @@ static const struct cluster_case cases[] = {
 	{ "a world works when that does not", works_again },
 	{ "an interface goes down", interface_down, 90 },
 	{ "a world works when it is back", works_again },
+	{ "a device is deleted", device_deleted, 90 },
+	{ "a world works when the device is there again", works_again },
+	{ "the second device is deleted", second_device_deleted, 90 },
+	{ "a world works when the second device is there", works_again },
 };
 
 int main(int argc, char **argv)
