@@ -727,7 +727,7 @@ TEST_F(mesh_connect, exec_and_fork)
 	munmap(me.stage, 4096);
 }
 
-/* What the rdma tool sees; empty if there is none. */
+/* What the rdma tool sees. */
 static void resources(char *text, size_t bytes)
 {
 	FILE *pipe = popen("rdma resource show 2> /dev/null", "r");
@@ -738,27 +738,32 @@ static void resources(char *text, size_t bytes)
 		pclose(pipe);
 }
 
-/* K18: again and again; afterwards the devices have what they had before. */
-TEST_F_TIMEOUT(mesh_connect, many, 120)
+/*
+ * K18: again and again; afterwards the devices have what they had before. The limit is
+ * for kernels that watch themselves, which are several times slower.
+ */
+TEST_F_TIMEOUT(mesh_connect, many, 150)
 {
+	double begin = dev_now(), limit = 45 * dev_scale();
 	static char before[4096], after[4096];
-	double begin = dev_now(), limit = 6 * dev_scale();
-	int rounds = 0;
+	int most = 1000 * dev_scale(), rounds;
 
 	/* The pools of completion queues grow once, and stay. */
 	ASSERT_EQ(0, mesh_ranks_open(&self->r, 4));
 	mesh_ranks_close(&self->r);
 	ASSERT_TRUE(DEV_SOON(DEV_SETTLE, !mesh_left()));
 	resources(before, sizeof(before));
-	while (rounds < 1000 * dev_scale() && dev_now() - begin < limit) {
+	ASSERT_TRUE(strstr(before, "rxe0: ")) {
+		TH_LOG("the rdma tool says \"%s\"", before);
+	}
+	for (rounds = 0; rounds < most && dev_now() - begin < limit; rounds++) {
 		ASSERT_EQ(0, mesh_ranks_open(&self->r, 2));
 		if (rounds & 1)
 			ASSERT_EQ(0, dev_leave(self->r.fd[rounds >> 1 & 1]));
 		mesh_ranks_close(&self->r);
-		rounds++;
 	}
-	TH_LOG("%d connections in %.1f s", rounds, dev_now() - begin);
-	EXPECT_LT(10, rounds);
+	TH_LOG("%d of %d connections in %.1f s", rounds, most, dev_now() - begin);
+	EXPECT_LT(most / 50, rounds);
 	EXPECT_TRUE(DEV_SOON(DEV_SETTLE, (resources(after, sizeof(after)),
 					  !strcmp(before, after)))) {
 		TH_LOG("before:\n%safter:\n%s", before, after);
