@@ -11,7 +11,6 @@
 
 /* What rdma_cm has for a port at which nobody listens. */
 #define NO_SUCH_SERVICE	8
-#define NOT_THERE	"10.77.0.99"
 
 FIXTURE(mesh_connect) {
 	struct dev_counters before;
@@ -155,7 +154,7 @@ TEST_F(mesh_connect, nobody_there)
 
 	ASSERT_EQ(0, mesh_ranks_join(&self->r, 2));
 	begin = dev_now();
-	s = CONNECT(0, 1, 0, a.timeout_ms = 1500; mesh_sockaddr(a.remote, NOT_THERE, 0));
+	s = CONNECT(0, 1, 0, a.timeout_ms = 1500; mesh_sockaddr(a.remote, MESH_NOT_THERE, 0));
 	EXPECT_EQ(KCR_CONN_CONNECTING, mesh_state(s));
 	EXPECT_FAILED(s, 10, KCR_REASON_TIMEOUT, 0, ETIMEDOUT);
 	took = dev_now() - begin;
@@ -170,11 +169,10 @@ TEST_F(mesh_connect, unreachable)
 {
 	struct kcr_conn_status *s;
 
-	/* A dummy interface answers for everybody, unless it has to ask. */
-	if (geteuid() || system("ip link set dummy0 arp on 2>&1"))
+	if (geteuid() || mesh_arp(true))
 		SKIP(return, "cannot switch ARP on for dummy0");
 	ASSERT_EQ(0, mesh_ranks_join(&self->r, 2));
-	s = CONNECT(0, 1, 0, mesh_sockaddr(a.remote, NOT_THERE, 0));
+	s = CONNECT(0, 1, 0, mesh_sockaddr(a.remote, MESH_NOT_THERE, 0));
 	EXPECT_TRUE(DEV_SOON(15, mesh_state(s) == KCR_CONN_FAILED));
 	EXPECT_EQ(KCR_REASON_UNREACHABLE, s->reason);
 	EXPECT_EQ(s->error, s->detail);
@@ -182,7 +180,7 @@ TEST_F(mesh_connect, unreachable)
 		MESH_LOG(s);
 	}
 	munmap(s, sizeof(*s));
-	EXPECT_EQ(0, system("ip link set dummy0 arp off"));
+	EXPECT_EQ(0, mesh_arp(false));
 }
 
 /* Nobody listens at that port. */
@@ -594,7 +592,7 @@ static void act_pause(struct rank *me)
 /* Nobody is there: it is killed while it waits for an answer. */
 TEST_F(mesh_connect, killed_while_alone)
 {
-	struct rank me = { .act = act_pause, .remote = NOT_THERE };
+	struct rank me = { .act = act_pause, .remote = MESH_NOT_THERE };
 	double begin;
 	pid_t pid;
 

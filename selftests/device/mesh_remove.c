@@ -388,4 +388,152 @@ TEST_F(mesh_remove, module_often)
 	close(module);
 }
 
+/* ---- K16: out while an address is being looked for, which nobody answers ---- */
+
+/* Longer than rdma_cm and the module look for it. */
+#define RESOLVED	5.0
+
+FIXTURE(resolving) {
+	struct dev_counters before;
+	int module;
+	int *stage;
+	struct dev_world world;
+	__u32 timeout_ms;
+};
+
+FIXTURE_SETUP(resolving)
+{
+	const char *why = mesh_missing_for_removal();
+
+	self->before = dev_counters();
+	self->module = -1;
+	if (why)
+		SKIP(return, "%s", why);
+	self->module = module_open("kcollring_verbs.ko");
+	if (self->module < 0)
+		SKIP(return, "no kcollring_verbs.ko to load again");
+	self->stage = dev_shared(4096);
+	self->timeout_ms = 20000 * pace();
+	ASSERT_EQ(0, mesh_arp(true));
+}
+
+FIXTURE_TEARDOWN(resolving)
+{
+	if (self->module < 0)
+		return;
+	EXPECT_EQ(0, mesh_arp(false));
+	if (!module_is_there("kcollring_verbs"))
+		EXPECT_EQ(0, module_load(self->module, ""));
+	close(self->module);
+	munmap(self->stage, 4096);
+	DEV_EXPECT_NOTHING_LEFT(&self->before);
+	MESH_EXPECT_NOTHING_LEFT();
+	expect_works(_metadata);
+}
+
+/* A rank that connects to where nobody is; its descriptor. */
+static int look_for(FIXTURE_DATA(resolving) *self, struct kcr_conn_status **s)
+{
+	struct kcr_connect args = mesh_connect_args(1, 0);
+	int fd = dev_member(&self->world, 0), err;
+
+	if (fd < 0)
+		return fd;
+	args.timeout_ms = self->timeout_ms;
+	mesh_sockaddr(args.remote, MESH_NOT_THERE, 0);
+	err = dev_ioctl(fd, KCR_IOCTL_CONNECT, &args);
+	if (!err) {
+		*s = mesh_status(fd, 1, 0);
+		err = *s == MAP_FAILED ? -errno : 0;
+	}
+	if (err)
+		close(fd);
+	return err ?: fd;
+}
+
+static void looks_main(void *arg)
+{
+	FIXTURE_DATA(resolving) *self = arg;
+	struct kcr_conn_status *s;
+
+	CHILD_TRUE(look_for(self, &s) >= 0);
+	CHILD_TRUE(mesh_state(s) == KCR_CONN_CONNECTING);
+	dev_reach(self->stage, 1);
+	for (;;)
+		pause();
+}
+
+/* Out as soon as nobody holds it, and, if that is to be seen, for as long as one looked. */
+static void out_and_in(struct __test_metadata *_metadata, int module, double absent)
+{
+	long err = 0;
+
+	ASSERT_TRUE(DEV_SOON(LIMIT, !(err = module_delete("kcollring_verbs")))) {
+		TH_LOG("delete_module: %ld", err);
+	}
+	dev_sleep(absent);
+	ASSERT_EQ(0, module_load(module, ""));
+}
+
+/* A child that looks is killed after so long, and the module goes at once. */
+static void kill_after(struct __test_metadata *_metadata, FIXTURE_DATA(resolving) *self,
+		       double seconds, double absent)
+{
+	pid_t pid;
+
+	self->world = dev_world(2);
+	dev_reach(self->stage, 0);
+	pid = dev_child(looks_main, self);
+	ASSERT_TRUE(dev_reached(self->stage, 1));
+	dev_sleep(seconds);
+	/* Where the deadline is near it may be over. */
+	if (seconds < self->timeout_ms / 2000.0)
+		EXPECT_TRUE(mesh_is_resolving());
+	EXPECT_EQ(0, kill(pid, SIGKILL));
+	out_and_in(_metadata, self->module, absent);
+	EXPECT_TRUE(dev_child_kill(pid));
+}
+
+TEST_F_TIMEOUT(resolving, killed, 60)
+{
+	kill_after(_metadata, self, 0, 0);
+	kill_after(_metadata, self, 0.05, 0);
+	kill_after(_metadata, self, 0.6, RESOLVED);
+}
+
+/* The time is up long before the looking has an end of its own. */
+TEST_F_TIMEOUT(resolving, out_of_time, 60)
+{
+	struct kcr_conn_status *s;
+	double begin;
+	int fd;
+
+	self->timeout_ms = 500;
+	self->world = dev_world(2);
+	begin = dev_now();
+	fd = look_for(self, &s);
+	ASSERT_LE(0, fd);
+	EXPECT_TRUE(mesh_is_resolving());
+	EXPECT_TRUE(DEV_SOON(10, mesh_state(s) == KCR_CONN_FAILED));
+	EXPECT_EQ(KCR_REASON_TIMEOUT, s->reason) {
+		MESH_LOG(s);
+	}
+	EXPECT_EQ(ETIMEDOUT, s->error);
+	EXPECT_TRUE(DEV_SOON(DEV_SETTLE, !mesh_counters().value[MESH_IDS]));
+	TH_LOG("over after %.2f s", dev_now() - begin);
+	munmap(s, sizeof(*s));
+	close(fd);
+	out_and_in(_metadata, self->module, RESOLVED);
+}
+
+/* Both at once. */
+TEST_F_TIMEOUT(resolving, killed_out_of_time, 60)
+{
+	int round;
+
+	self->timeout_ms = 100;
+	for (round = 0; round < 8; round++)
+		kill_after(_metadata, self, 0.092 + 0.002 * round, 0);
+}
+
 TEST_HARNESS_MAIN

@@ -16,6 +16,8 @@
 #define MESH_PARAMETERS	"/sys/module/kcollring_verbs/parameters/"
 #define MESH_PORT	18518
 #define MESH_DEPTH	2
+/* In dummy0's network, and nobody's. */
+#define MESH_NOT_THERE	"10.77.0.99"
 /* Bytes of the board that frames are sent from. */
 #define MESH_BOARD	(2u << 20)
 
@@ -432,6 +434,8 @@ static inline void mesh_fill(unsigned char *at, size_t bytes, unsigned int seed)
 
 /* The provider's counters of everything that is alive. */
 #define MESH_NR_COUNTERS 10
+#define MESH_IDS	1
+#define MESH_QPS	3
 static const char *const mesh_counter_names[MESH_NR_COUNTERS] = {
 	"conns", "ids", "pds", "qps", "cqs", "mrs", "rings", "sources", "lanes",
 	"listeners",
@@ -451,6 +455,14 @@ static inline struct mesh_counters mesh_counters(void)
 		c.value[i] = dev_read_number(path);
 	}
 	return c;
+}
+
+/* An address is being looked for: nothing is made before it is found. */
+static inline bool mesh_is_resolving(void)
+{
+	struct mesh_counters c = mesh_counters();
+
+	return c.value[MESH_IDS] == 1 && !c.value[MESH_QPS];
 }
 
 /* The same, but for listeners: they stay with a rank that has tried to connect. */
@@ -514,6 +526,15 @@ static inline int mesh_shell(const char *command)
 		_exit(127);
 	}
 	return dev_child_status(pid, MESH_SHELL_LIMIT);
+}
+
+/*
+ * Does dummy0 ask who has an address, so that nobody answers for those that are not
+ * there? Else it answers for everybody.
+ */
+static inline int mesh_arp(bool is_on)
+{
+	return mesh_shell(is_on ? "ip link set dummy0 arp on" : "ip link set dummy0 arp off");
 }
 
 static inline bool mesh_device_is_there(void)
