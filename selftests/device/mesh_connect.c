@@ -9,9 +9,6 @@
 #include "kselftest_harness.h"
 #include "mesh.h"
 
-/* What rdma_cm has for a port at which nobody listens. */
-#define NO_SUCH_SERVICE	8
-
 FIXTURE(mesh_connect) {
 	struct dev_counters before;
 	struct mesh_ranks r;
@@ -190,7 +187,7 @@ TEST_F(mesh_connect, refused)
 
 	ASSERT_EQ(0, mesh_ranks_join(&self->r, 2));
 	s = CONNECT(0, 1, 0, mesh_sockaddr(a.remote, mesh_address(0), 1));
-	EXPECT_FAILED(s, 10, KCR_REASON_REFUSED, NO_SUCH_SERVICE, ECONNREFUSED);
+	EXPECT_FAILED(s, 10, KCR_REASON_REFUSED, MESH_NO_SUCH_SERVICE, ECONNREFUSED);
 	munmap(s, sizeof(*s));
 }
 

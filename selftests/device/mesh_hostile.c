@@ -1459,4 +1459,221 @@ TEST_F(reaches, ring_of_the_past)
 	expect_refused(_metadata, &self->v, &self->low, true);
 }
 
+/* ---- a storm of requests, while who listens comes and goes ---- */
+
+#define STORM_PEERS	2	/* processes */
+#define STORM_IDS	8	/* that each of them has on the way */
+
+struct storm {
+	struct dev_world world;	/* one that is there at times */
+	int stop;
+	long refused[KCR_REASON_ENDED + 1];	/* in words */
+	long unheard;		/* nobody listened */
+	long answered;		/* taken, up to the proof that never comes */
+	long others;		/* among them: who listened went while it was asked */
+};
+
+static void storm_count(long *n)
+{
+	__atomic_fetch_add(n, 1, __ATOMIC_RELAXED);
+}
+
+static long storm_counted(const long *n)
+{
+	return __atomic_load_n(n, __ATOMIC_RELAXED);
+}
+
+static void storm_open(struct rdma_event_channel *channel)
+{
+	struct sockaddr_in source, destination;
+	struct rdma_cm_id *id;
+
+	raw_address(&source, 0);
+	raw_address(&destination, MESH_PORT);
+	CHILD_GIVES(0, rdma_create_id(channel, &id, NULL, RDMA_PS_TCP));
+	CHILD_GIVES(0, rdma_resolve_addr(id, (struct sockaddr *)&source,
+					 (struct sockaddr *)&destination, 2000));
+}
+
+/*
+ * From rank 0 to rank 2, as it should be; now and then to a world that never was, or
+ * noise. There is no queue behind it: whoever answers is left with that.
+ */
+static bool storm_ask(const struct storm *s, struct rdma_cm_id *id)
+{
+	struct raw r = raw_peer(&s->world, 0, 2, true);
+	struct raw_request q = raw_request(&r);
+	struct rdma_conn_param param = raw_param(&q, sizeof(q));
+
+	/* Of one that it knows already rdma_cm would say that it is stale. */
+	param.qp_num = random() & 0xffffff;
+	switch (random() % 8) {
+	case 0:
+		q.world[random() % 16] ^= 1;
+		break;
+	case 1:
+		((__u8 *)&q)[random() % sizeof(q)] = random();
+		break;
+	case 2:
+		for (int i = 0; i < sizeof(q); i++)
+			((__u8 *)&q)[i] = random();
+		param.private_data_len = random() % sizeof(q);
+	}
+	return !rdma_connect(id, &param);
+}
+
+static void storm_ended(struct storm *s, const struct rdma_cm_event *event)
+{
+	const struct raw_reject *reject = event->param.conn.private_data;
+	bool has_words = reject && event->param.conn.private_data_len >= sizeof(*reject) &&
+			 reject->magic == RAW_MAGIC && reject->reason <= KCR_REASON_ENDED;
+
+	if (event->event == RDMA_CM_EVENT_REJECTED && has_words)
+		storm_count(&s->refused[reject->reason]);
+	else if (event->event == RDMA_CM_EVENT_REJECTED && event->status == MESH_NO_SUCH_SERVICE)
+		storm_count(&s->unheard);
+	else if (event->event == RDMA_CM_EVENT_CONNECT_RESPONSE)
+		storm_count(&s->answered);
+	else
+		storm_count(&s->others);
+}
+
+/* One step of one id; whether it is over. */
+static bool storm_step(struct storm *s, const struct rdma_cm_event *event)
+{
+	switch (event->event) {
+	case RDMA_CM_EVENT_ADDR_RESOLVED:
+		return rdma_resolve_route(event->id, 2000);
+	case RDMA_CM_EVENT_ROUTE_RESOLVED:
+		return !storm_ask(s, event->id);
+	default:
+		storm_ended(s, event);
+		return true;
+	}
+}
+
+/* As fast as it can, until it is told to stop; what is on the way then goes with it. */
+static void storm_main(void *arg)
+{
+	struct rdma_event_channel *channel = rdma_create_event_channel();
+	struct rdma_cm_event *event;
+	struct storm *s = arg;
+	struct rdma_cm_id *id;
+	bool is_over;
+
+	CHILD_TRUE(channel);
+	srandom(getpid());
+	for (int i = 0; i < STORM_IDS; i++)
+		storm_open(channel);
+	while (!__atomic_load_n(&s->stop, __ATOMIC_ACQUIRE)) {
+		struct pollfd p = { .fd = channel->fd, .events = POLLIN };
+
+		if (poll(&p, 1, 100) != 1)
+			continue;
+		CHILD_GIVES(0, rdma_get_cm_event(channel, &event));
+		id = event->id;
+		is_over = storm_step(s, event);
+		rdma_ack_cm_event(event);
+		if (is_over) {
+			rdma_destroy_id(id);
+			storm_open(channel);
+		}
+	}
+}
+
+/* A world of three: two of them connect, the third has the storm. All go as @round says. */
+static void come_and_go(struct __test_metadata *_metadata, struct storm *s, int round)
+{
+	struct kcr_status *status;
+	struct mesh_ranks r;
+
+	ASSERT_EQ(0, mesh_ranks_join(&r, 3));
+	s->world = r.world;
+	status = dev_status(r.fd[1]);
+	ASSERT_NE(MAP_FAILED, status);
+	ASSERT_EQ(0, mesh_connect(r.fd[2], 0, 0));
+	ASSERT_EQ(0, mesh_ranks_connect(&r, 0, 1));
+	/* Now and then before it is known how that went. */
+	if (round % 4 != 3)
+		EXPECT_TRUE(DEV_SOON(20, mesh_ranks_are_up(&r))) {
+			MESH_LOG(r.status[0][1]);
+			MESH_LOG(r.status[1][0]);
+		}
+	EXPECT_EQ(0, dev_cause(status));
+	for (int i = 0; i < 3 && round & 1; i++)
+		EXPECT_EQ(0, dev_leave(r.fd[i]));
+	munmap(status, sizeof(*status));
+	mesh_ranks_close(&r);
+}
+
+static bool has_seen_all(const struct storm *s)
+{
+	return storm_counted(&s->unheard) && storm_counted(&s->answered) &&
+	       storm_counted(&s->refused[KCR_REASON_WORLD]) &&
+	       storm_counted(&s->refused[KCR_REASON_FORMAT]);
+}
+
+FIXTURE(storm) {
+	struct dev_counters before;
+	struct storm *s;
+	pid_t peers[STORM_PEERS];
+};
+
+FIXTURE_SETUP(storm)
+{
+	const char *missing = mesh_missing();
+
+	self->s = NULL;
+	if (missing)
+		SKIP(return, "%s", missing);
+	self->before = dev_counters();
+	self->s = dev_shared(sizeof(*self->s));
+	self->s->world = dev_world(3);
+	for (int i = 0; i < STORM_PEERS; i++)
+		self->peers[i] = dev_child(storm_main, self->s);
+}
+
+/* After that it is as ever. */
+FIXTURE_TEARDOWN(storm)
+{
+	struct mesh_ranks r;
+
+	if (!self->s)
+		return;
+	__atomic_store_n(&self->s->stop, 1, __ATOMIC_RELEASE);
+	for (int i = 0; i < STORM_PEERS; i++)
+		EXPECT_EQ(0, dev_child_status(self->peers[i], 10));
+	munmap(self->s, sizeof(*self->s));
+	DEV_EXPECT_NOTHING_LEFT(&self->before);
+	MESH_EXPECT_NOTHING_LEFT();
+	EXPECT_EQ(0, mesh_ranks_open(&r, 2));
+	EXPECT_EQ(0, mesh_frames(r.fd[1], 0, 0, 0, 0));
+	EXPECT_TRUE(DEV_SOON(10, !mesh_send(r.fd[0], 1, 0, 0, 0, 8, 1)));
+	EXPECT_TRUE(DEV_SOON(10, mesh_arrived(r.status[1][0], 0, 0) == 1));
+	mesh_ranks_close(&r);
+}
+
+TEST_F_TIMEOUT(storm, listener, 120)
+{
+	double end = dev_now() + 5 * dev_scale(), last = end + 30 * pace();
+	struct storm *s = self->s;
+	int rounds;
+
+	for (rounds = 0; dev_now() < end || rounds < 24 || !has_seen_all(s); rounds++) {
+		ASSERT_GT(last, dev_now()) {
+			TH_LOG("%d rounds", rounds);
+		}
+		come_and_go(_metadata, s, rounds);
+		/* Nobody listens any more, for a moment. */
+		ASSERT_TRUE(DEV_SOON(DEV_SETTLE, !mesh_left())) {
+			TH_LOG("round %d: left behind: %s", rounds, mesh_left());
+		}
+		dev_sleep(0.002 * (rounds % 8));
+	}
+	TH_LOG("%d rounds; %ld answered, %ld heard by nobody, %ld else; refused: world %ld, duplicate %ld, rank %ld, format %ld, version %ld",
+	       rounds, s->answered, s->unheard, s->others, s->refused[KCR_REASON_WORLD],
+	       s->refused[KCR_REASON_DUPLICATE], s->refused[KCR_REASON_RANK],
+	       s->refused[KCR_REASON_FORMAT], s->refused[KCR_REASON_VERSION]);
+}
+
 TEST_HARNESS_MAIN

@@ -18,6 +18,8 @@
 #define MESH_DEPTH	2
 /* In dummy0's network, and nobody's. */
 #define MESH_NOT_THERE	"10.77.0.99"
+/* What rdma_cm has for a port at which nobody listens. */
+#define MESH_NO_SUCH_SERVICE	8
 /* Bytes of the board that frames are sent from. */
 #define MESH_BOARD	(2u << 20)
 
