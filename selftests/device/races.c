@@ -4,6 +4,7 @@
  * way (K1, K2, K7, K8, K9, K13)
  *
  *	mmap	both threads map, touch and unmap all parts that there are
+ *	pages	likewise, of a mesh: the page of a connection, and its ring of frames
  *	wait	one parks commands in a ring, the other sleeps in the ioctl
  *	send	both send frames to the peer, one through a ring
  *	connect	one connects over several wires, the other maps their pages
@@ -22,8 +23,10 @@
  * the one that is raced, and its peer, which is always the test itself. After each
  * round: every submission has one completion, the peer sees what happened as it must
  * be seen, and nothing is left by the module's counters. After all: no call gave
- * what it may not give in such a pair. Time ends a case, so a slow machine has
- * fewer rounds and no failures. KCR_TEST_SEED repeats the choices of a run.
+ * what it may not give in such a pair, and of everything that the pair is about
+ * something had been done before the end came. For that the end waits in every fourth
+ * round. Time ends a case, so a slow machine has fewer rounds and no failures.
+ * KCR_TEST_SEED repeats the choices of a run.
  */
 #include "kselftest_harness.h"
 #include "mesh.h"
@@ -37,11 +40,37 @@
 #define COMMANDS	96	/* in one round; the ring has room for them all */
 #define LONG	(25 * DEV_SECOND)
 #define LIMIT	MESH_SHELL_LIMIT
+#define PATIENCE 5		/* until all has been done once */
 #define ERRNOS	256
 #define CLOSERS	4
 
-enum act { ACT_MMAP, ACT_WAIT, ACT_SEND, ACT_CONNECT, ACT_LANES };
+enum act { ACT_MMAP, ACT_PAGES, ACT_WAIT, ACT_SEND, ACT_CONNECT, ACT_LANES };
 enum end { END_LEAVE, END_CLOSE, END_KILL, END_EXEC, END_CANCEL, END_FAIL, END_REMOVE };
+
+/* What the actors do. */
+enum deed {
+	DEED_NONE, DEED_MAP, DEED_MAP_CONN, DEED_MAP_FRAMES, DEED_WAIT, DEED_WAIT_BY_RING,
+	DEED_SEND, DEED_SEND_BY_RING, DEED_CONNECT, DEED_PUT, DEED_WINDOW, DEED_DETACH,
+	DEED_ACK, DEED_ARM, DEEDS,
+};
+
+static const char *const deed_names[DEEDS] = {
+	"", "map", "map of a connection", "map of frames", "wait", "wait through a ring",
+	"send", "send through a ring", "connect", "put", "window", "window given up",
+	"acknowledgement", "arm",
+};
+
+#define BIT(n)	(1 << (n))
+
+static const int deeds_of[] = {
+	[ACT_MMAP] = BIT(DEED_MAP),
+	[ACT_PAGES] = BIT(DEED_MAP_CONN) | BIT(DEED_MAP_FRAMES),
+	[ACT_WAIT] = BIT(DEED_WAIT) | BIT(DEED_WAIT_BY_RING),
+	[ACT_SEND] = BIT(DEED_SEND) | BIT(DEED_SEND_BY_RING),
+	[ACT_CONNECT] = BIT(DEED_CONNECT) | BIT(DEED_MAP_CONN),
+	[ACT_LANES] = BIT(DEED_PUT) | BIT(DEED_WINDOW) | BIT(DEED_DETACH) |
+		      BIT(DEED_ACK) | BIT(DEED_ARM),
+};
 
 static const struct kcr_lane_desc lanes[] = {
 	{ 0, 1, 3, 2000 }, { 1, 0, 3, 2000 },
@@ -54,6 +83,7 @@ struct race {
 	bool has_mesh;			/* connected before the start */
 	__u32 seed;
 	long tally[ERRNOS];		/* how often each result was seen */
+	long done[DEEDS];		/* before the end came */
 	int bad;			/* the line that found something wrong */
 	int rounds;
 
@@ -70,6 +100,8 @@ struct race {
 	int go;
 	int stop;
 	int calls;			/* that the rank has made so far */
+	int deeds;			/* what it has done so far, as a set */
+	int is_over;			/* the end comes now */
 	__u64 sent[THREADS];
 };
 
@@ -93,8 +125,7 @@ static bool is_another_process(const struct race *r)
 
 static bool needs_rdma(enum act act, enum end end)
 {
-	return act == ACT_SEND || act == ACT_CONNECT || act == ACT_LANES ||
-	       end == END_REMOVE;
+	return (act != ACT_MMAP && act != ACT_WAIT) || end == END_REMOVE;
 }
 
 static __u32 other(const struct race *r)
@@ -102,12 +133,22 @@ static __u32 other(const struct race *r)
 	return !r->rank;
 }
 
-static int note(struct race *r, long result)
+/* Counted first: the end may come as soon as it is seen. */
+static void has_done(struct race *r, enum deed deed)
+{
+	if (!__atomic_load_n(&r->is_over, __ATOMIC_ACQUIRE))
+		__atomic_fetch_add(&r->done[deed], 1, __ATOMIC_RELAXED);
+	__atomic_fetch_or(&r->deeds, BIT(deed), __ATOMIC_RELEASE);
+}
+
+static int note(struct race *r, enum deed deed, long result)
 {
 	int err = result > 0 ? 0 : -result;
 
 	__atomic_fetch_add(&r->tally[err < ERRNOS ? err : ERRNOS - 1], 1, __ATOMIC_RELAXED);
 	__atomic_fetch_add(&r->calls, 1, __ATOMIC_RELEASE);
+	if (!err)
+		has_done(r, deed);
 	return -err;
 }
 
@@ -143,10 +184,14 @@ static void await_start(struct race *r)
 		sched_yield();
 }
 
-/* The membership is over, for whatever reason; more of the same tells nothing. */
-static bool is_final(int err)
+/*
+ * The membership is over, for whatever reason; more of the same tells nothing. A lane
+ * is not connected, too, as long as the other side has none.
+ */
+static bool is_final(const struct race *r, int err)
 {
-	return err == -EBADF || err == -ESHUTDOWN || err == -ENOTCONN;
+	return err == -EBADF || err == -ESHUTDOWN ||
+	       (err == -ENOTCONN && r->act != ACT_LANES);
 }
 
 /* ---- mmap ---- */
@@ -158,6 +203,7 @@ struct part {
 };
 
 #define PARTS 9
+#define PART_CONN 7	/* and behind that: of a mesh */
 
 static struct part part_of(const struct race *r, int i)
 {
@@ -174,7 +220,8 @@ static struct part part_of(const struct race *r, int i)
 				      dev_lane_bytes(&lanes[from]) };
 	case 5: return (struct part){ WINDOW, KCR_MAP_ACK, to, PROT_READ, 4096 };
 	case 6: return (struct part){ WINDOW, KCR_MAP_ACK, from, rw, 4096 };
-	case 7: return (struct part){ 0, KCR_MAP_CONN, other(r), PROT_READ, 4096 };
+	case PART_CONN:
+		return (struct part){ 0, KCR_MAP_CONN, other(r), PROT_READ, 4096 };
 	default: return (struct part){ 0, KCR_MAP_FRAMES, KCR_FRAMES_INDEX(other(r), 0, 0),
 				       PROT_READ, mesh_ring_bytes(0) };
 	}
@@ -193,24 +240,37 @@ static void touch(struct race *r, volatile __u32 *p, const struct part *part)
 	}
 }
 
+static enum deed deed_of(const struct part *part)
+{
+	switch (part->kind) {
+	case KCR_MAP_CONN:
+		return DEED_MAP_CONN;
+	case KCR_MAP_FRAMES:
+		return DEED_MAP_FRAMES;
+	default:
+		return DEED_MAP;
+	}
+}
+
 static int map_once(struct race *r, int i)
 {
 	struct part part = part_of(r, i);
 	void *p = dev_map(r->fd, part.prot, part.window, part.kind, part.index, part.bytes);
 
 	if (p == MAP_FAILED)
-		return note(r, -errno);
+		return note(r, DEED_NONE, -errno);
 	touch(r, p, &part);
 	munmap(p, part.bytes);
-	return note(r, 0);
+	return note(r, deed_of(&part), 0);
 }
 
 static void act_mmap(struct actor *a)
 {
-	struct race *r = a->r;
+	int end = a->r->has_mesh ? PARTS : PART_CONN;
+	int first = a->r->act == ACT_PAGES ? PART_CONN : 0;
 
-	while (!is_stopped(r) &&
-	       !is_final(map_once(r, rand_r(&a->seed) % (r->has_mesh ? PARTS : PARTS - 2))))
+	while (!is_stopped(a->r) &&
+	       !is_final(a->r, map_once(a->r, first + rand_r(&a->seed) % (end - first))))
 		;
 }
 
@@ -244,8 +304,8 @@ static void wait_by_ioctl(struct actor *a, const struct kcr_status *status)
 
 	do
 		timeout = 1 + rand_r(&a->seed) % (20 * DEV_MS);
-	while (!is_final(note(r, dev_wait(r->fd, dev_events(status), timeout,
-					  rand_r(&a->seed) % 4))) &&
+	while (!is_final(r, note(r, DEED_WAIT, dev_wait(r->fd, dev_events(status), timeout,
+							rand_r(&a->seed) % 4))) &&
 	       !is_stopped(r));
 }
 
@@ -289,7 +349,7 @@ static int send_once(struct actor *a)
 		err = dev_ioctl(a->r->fd, KCR_IOCTL_SEND, &args);
 	if (!err)
 		__atomic_fetch_add(&a->r->sent[a->number], 1, __ATOMIC_RELEASE);
-	return note(a->r, err);
+	return note(a->r, a->number ? DEED_SEND_BY_RING : DEED_SEND, err);
 }
 
 static void act_send(struct actor *a)
@@ -300,7 +360,7 @@ static void act_send(struct actor *a)
 		err = send_once(a);
 		if (err == -ENOBUFS)
 			sched_yield();
-	} while (!is_final(err) && err != -ENXIO && !is_stopped(a->r));
+	} while (!is_final(a->r, err) && err != -ENXIO && !is_stopped(a->r));
 }
 
 static void peer_releases(struct actor *a)
@@ -338,7 +398,7 @@ static void act_connect(struct actor *a)
 	/* All of them, be it late: the peer waits for each. */
 	if (!a->number) {
 		for (wire = 0; wire < KCR_MAX_WIRES; wire++) {
-			if (is_final(note(r, connect_wire(r->fd, other(r), wire))))
+			if (is_final(r, note(r, DEED_CONNECT, connect_wire(r->fd, other(r), wire))))
 				break;
 			jitter(&a->seed);
 		}
@@ -347,12 +407,12 @@ static void act_connect(struct actor *a)
 	do {
 		wire = rand_r(&a->seed) % KCR_MAX_WIRES;
 		p = dev_map(r->fd, PROT_READ, wire, KCR_MAP_CONN, other(r), page.bytes);
-		err = note(r, p == MAP_FAILED ? -errno : 0);
+		err = note(r, DEED_MAP_CONN, p == MAP_FAILED ? -errno : 0);
 		if (!err) {
 			touch(r, p, &page);
 			munmap(p, page.bytes);
 		}
-	} while (!is_final(err) && !is_stopped(r));
+	} while (!is_final(r, err) && !is_stopped(r));
 }
 
 static void peer_connects(struct actor *a)
@@ -385,18 +445,22 @@ static int put_once(int fd, __u32 peer, __u64 *sequence)
 	return err;
 }
 
-static int change_lanes(int fd, __u32 peer, unsigned int *seed)
+static int change_lanes(int fd, __u32 peer, unsigned int *seed, enum deed *deed)
 {
 	switch (rand_r(seed) % 8) {
 	case 0:
+		*deed = DEED_DETACH;
 		return dev_detach(fd, REMOTE);
 	case 1:
 	case 2:
+		*deed = DEED_WINDOW;
 		return mesh_window(fd, REMOTE, lanes, 2);
 	case 3:
 	case 4:
+		*deed = DEED_ACK;
 		return mesh_ack(fd, REMOTE, peer);
 	default:
+		*deed = DEED_ARM;
 		return mesh_arm(fd, REMOTE, peer, rand_r(seed) & 1, rand_r(seed) % 4);
 	}
 }
@@ -404,23 +468,25 @@ static int change_lanes(int fd, __u32 peer, unsigned int *seed)
 static void act_lanes(struct actor *a)
 {
 	struct race *r = a->r;
+	enum deed deed = DEED_PUT;
 	__u64 sequence = 1;
 	int err;
 
 	do {
-		err = a->number ? change_lanes(r->fd, other(r), &a->seed) :
+		err = a->number ? change_lanes(r->fd, other(r), &a->seed, &deed) :
 				  put_once(r->fd, other(r), &sequence);
-	} while (!is_final(note(r, err)) && !is_stopped(r));
+	} while (!is_final(r, note(r, deed, err)) && !is_stopped(r));
 }
 
 static void peer_lanes(struct actor *a)
 {
 	struct race *r = a->r;
 	__u64 sequence = 1;
+	enum deed deed;
 
 	while (!is_stopped(r)) {
 		put_once(r->peer_fd, r->rank, &sequence);
-		change_lanes(r->peer_fd, r->rank, &a->seed);
+		change_lanes(r->peer_fd, r->rank, &a->seed, &deed);
 		if (rand_r(&a->seed) % 8 == 0)
 			jitter(&a->seed);
 	}
@@ -432,6 +498,7 @@ static void *actor_main(void *arg)
 {
 	static void (*const acts[])(struct actor *a) = {
 		[ACT_MMAP] = act_mmap,
+		[ACT_PAGES] = act_mmap,
 		[ACT_WAIT] = act_wait,		/* starts by itself */
 		[ACT_SEND] = act_send,
 		[ACT_CONNECT] = act_connect,
@@ -522,15 +589,42 @@ static int actors_start(struct race *r, struct actor *a, unsigned int seed)
 	return 0;
 }
 
-/* In the middle of it, however slow the machine is: after so many calls. */
+/* K1: what the kernel has taken from the ring, and what it has answered. */
+static unsigned int ring_taken(struct race *r)
+{
+	return __atomic_load_n(r->ring.sq.khead, __ATOMIC_ACQUIRE);
+}
+
+static unsigned int ring_answered(struct race *r)
+{
+	return __atomic_load_n(r->ring.cq.ktail, __ATOMIC_ACQUIRE);
+}
+
+/* Whoever parks commands looks at no answers: before the end they are by kicks. */
+static bool has_done_all(struct race *r)
+{
+	int deeds = __atomic_load_n(&r->deeds, __ATOMIC_ACQUIRE);
+
+	if (r->act == ACT_WAIT && !(deeds & BIT(DEED_WAIT_BY_RING)) && ring_answered(r))
+		has_done(r, DEED_WAIT_BY_RING);
+	return (deeds & deeds_of[r->act]) == deeds_of[r->act];
+}
+
+/*
+ * In the middle of it, however slow the machine is: after so many calls, or, for those
+ * that take longer to come to what they are about, when they have.
+ */
 static void await_calls(struct race *r, unsigned int *seed)
 {
 	int calls = rand_r(seed) % (1U << rand_r(seed) % 7);
 	double until = dev_now() + 0.05;
 
+	if (r->rounds % 4 == 0)
+		DEV_SOON(PATIENCE, has_done_all(r));
 	while (__atomic_load_n(&r->calls, __ATOMIC_ACQUIRE) < calls && dev_now() < until)
 		sched_yield();
 	jitter(seed);
+	__atomic_store_n(&r->is_over, 1, __ATOMIC_RELEASE);
 }
 
 /* The rank as a process: it ends by being killed, or as another program. */
@@ -680,17 +774,6 @@ static void log_wires(struct __test_metadata *_metadata, struct race *r)
 	}
 }
 
-/* K1: what the kernel has taken from the ring, and what it has answered. */
-static unsigned int ring_taken(struct race *r)
-{
-	return __atomic_load_n(r->ring.sq.khead, __ATOMIC_ACQUIRE);
-}
-
-static unsigned int ring_answered(struct race *r)
-{
-	return __atomic_load_n(r->ring.cq.ktail, __ATOMIC_ACQUIRE);
-}
-
 static void expect_completions(struct __test_metadata *_metadata, struct race *r)
 {
 	unsigned char seen[COMMANDS] = { };
@@ -704,7 +787,7 @@ static void expect_completions(struct __test_metadata *_metadata, struct race *r
 		return;
 	io_uring_for_each_cqe(&r->ring, head, cqe) {
 		n++;
-		note(r, cqe->res);
+		note(r, DEED_NONE, cqe->res);
 		ASSERT_GT(COMMANDS, cqe->user_data);
 		EXPECT_EQ(0, seen[cqe->user_data]++) {
 			TH_LOG("completed twice");
@@ -757,6 +840,8 @@ static void begin_round(struct __test_metadata *_metadata, struct race *r, unsig
 	r->go = 0;
 	r->stop = 0;
 	r->calls = 0;
+	r->deeds = 0;
+	r->is_over = 0;
 	memset(r->sent, 0, sizeof(r->sent));
 	r->peer_fd = dev_member(&r->world, other(r));
 	ASSERT_LE(0, r->peer_fd);
@@ -868,7 +953,7 @@ struct rule {
 #define ALL	(~0)
 #define ENDED	(BIT(END_LEAVE) | BIT(END_CLOSE))
 #define GONE	(BIT(END_KILL) | BIT(END_EXEC))
-#define BIT(n)	(1 << (n))
+#define MAPS	(BIT(ACT_MMAP) | BIT(ACT_PAGES))
 
 static const struct rule rules[] = {
 	{ ALL, ALL, 0 },
@@ -876,7 +961,7 @@ static const struct rule rules[] = {
 	{ ALL, ENDED, ESHUTDOWN },
 	{ ALL, BIT(END_CLOSE), EBADF },
 	/* Its window goes before its calls have all come to their end. */
-	{ BIT(ACT_MMAP), ENDED, ENXIO },
+	{ MAPS, ENDED, ENXIO },
 	{ BIT(ACT_SEND), ENDED, ENXIO },
 	/* Not connected yet. */
 	{ BIT(ACT_CONNECT), ALL, ENXIO },
@@ -911,12 +996,10 @@ static bool may_give(const struct race *r, int err)
 static void expect_results(struct __test_metadata *_metadata, struct race *r, double took)
 {
 	char text[1000] = "";
-	long calls = 0;
 	size_t n = 0;
 	int err;
 
 	for (err = 0; err < ERRNOS; err++) {
-		calls += r->tally[err];
 		if (!r->tally[err])
 			continue;
 		if (n < sizeof(text))
@@ -927,9 +1010,25 @@ static void expect_results(struct __test_metadata *_metadata, struct race *r, do
 		}
 	}
 	TH_LOG("%d rounds in %.1f s, seed %u:%s", r->rounds, took, r->seed, text);
-	EXPECT_LT(0, calls) {
-		TH_LOG("nothing was done at all");
+}
+
+/* Of everything that the pair is about something was done before the end. */
+static void expect_deeds(struct __test_metadata *_metadata, const struct race *r)
+{
+	char text[400] = "";
+	size_t n = 0;
+	int deed;
+
+	for (deed = DEED_NONE + 1; deed < DEEDS; deed++) {
+		if (!(deeds_of[r->act] & BIT(deed)))
+			continue;
+		n += snprintf(text + n, sizeof(text) - n, " %ld %s,", r->done[deed],
+			      deed_names[deed]);
+		EXPECT_LT(0, r->done[deed]) {
+			TH_LOG("no %s before the end", deed_names[deed]);
+		}
 	}
+	TH_LOG("before the end:%s", text);
 }
 
 /* ---- the pairs ---- */
@@ -1031,11 +1130,17 @@ static void run_pair(struct __test_metadata *_metadata, enum act act, struct rac
 		TH_LOG("line %d found it, in round %d, seed %u", r->bad, r->rounds, r->seed);
 	}
 	expect_results(_metadata, r, dev_now() - begin);
+	expect_deeds(_metadata, r);
 }
 
 TEST_F_TIMEOUT(race, mmap, 300)
 {
 	run_pair(_metadata, ACT_MMAP, self->r, &self->before);
+}
+
+TEST_F_TIMEOUT(race, pages, 300)
+{
+	run_pair(_metadata, ACT_PAGES, self->r, &self->before);
 }
 
 TEST_F_TIMEOUT(race, wait, 300)
