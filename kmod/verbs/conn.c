@@ -734,6 +734,18 @@ static struct rdma_conn_param parameters(const void *data, u8 length)
 	};
 }
 
+/**
+ * conn_ends_in_time() - would this end's queue give up on such a peer
+ * @param: what the peer says; its numbers of retries are what rdma_cm sets the queue to
+ *
+ * Return: whether it would; 7 is for ever.
+ */
+bool conn_ends_in_time(const struct rdma_conn_param *param)
+{
+	return param->retry_count <= RETRIES &&
+	       param->rnr_retry_count <= RNR_RETRIES;
+}
+
 static int request(struct conn *c)
 {
 	const struct kcr_member *m = c->member;
@@ -785,7 +797,8 @@ static void established(struct conn *c, const struct rdma_conn_param *param)
 	c->is_accepted = true;
 	if (param->private_data_len < sizeof(*accept) ||
 	    le32_to_cpu(accept->magic) != WIRE_MAGIC ||
-	    le16_to_cpu(accept->version) != WIRE_VERSION || accept->reserved) {
+	    le16_to_cpu(accept->version) != WIRE_VERSION || accept->reserved ||
+	    !conn_ends_in_time(param)) {
 		conn_fail(c, KCR_REASON_FORMAT, 0, -EPROTO);
 		return;
 	}

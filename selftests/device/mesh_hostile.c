@@ -174,6 +174,18 @@ TEST_F_TIMEOUT(waits, requests, 120)
 	expect_up(_metadata, &self->v, &self->low);
 }
 
+/* Whoever would have the victim's queue try for ever. */
+TEST_F(waits, for_ever)
+{
+	struct raw_request q = raw_request(&self->low);
+	__u32 detail;
+
+	self->low.is_endless = true;
+	EXPECT_EQ(KCR_REASON_FORMAT, refusal(&self->low, &q, sizeof(q), &detail));
+	expect_waiting(_metadata, &self->v, KCR_REASON_NONE);
+	expect_up(_metadata, &self->v, &self->low);
+}
+
 /* Random bytes, and requests with a few random bytes in them. */
 TEST_F_TIMEOUT(waits, noise, 240)
 {
@@ -716,6 +728,16 @@ static int answer_half_a_proof(struct raw *r)
 }
 
 FIXTURE_VARIANT_ADD(answers, half_a_proof) ANSWER(half_a_proof, KEY, EKEYREJECTED);
+
+static int answer_for_ever(struct raw *r)
+{
+	struct raw_accept a = raw_acceptance(r);
+
+	r->is_endless = true;
+	return raw_accept(r, &a, sizeof(a));
+}
+
+FIXTURE_VARIANT_ADD(answers, for_ever) ANSWER(for_ever, FORMAT, EPROTO);
 
 static int answer_no(struct raw *r)
 {

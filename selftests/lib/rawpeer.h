@@ -147,6 +147,7 @@ struct raw {
 	__u32 low;
 	__u32 high;
 	bool is_active;
+	bool is_endless;	/* would have the other side's queue try for ever */
 	bool is_deaf;	/* posts one receive, for what comes first, and never again */
 	__u8 nonces[2][16];
 	struct rdma_event_channel *channel;
@@ -318,6 +319,7 @@ static inline void raw_address(struct sockaddr_in *sin, int port)
 	memcpy(sin, bytes, sizeof(*sin));
 }
 
+/* It is the other side's queue that keeps to the numbers of retries. */
 static inline struct rdma_conn_param raw_param(const void *data, size_t bytes)
 {
 	return (struct rdma_conn_param){
@@ -327,8 +329,7 @@ static inline struct rdma_conn_param raw_param(const void *data, size_t bytes)
 		.responder_resources = 1,
 		.initiator_depth = 1,
 		.flow_control = 1,
-		.retry_count = 7,
-		/* It is the other side's queue that keeps to this; 7 would be for ever. */
+		.retry_count = RAW_FOR_EVER - 1,
 		.rnr_retry_count = RAW_FOR_EVER - 1,
 	};
 }
@@ -363,6 +364,8 @@ static inline int raw_connect(struct raw *r, const void *data, size_t bytes)
 
 	raw_address(&source, 0);
 	raw_address(&destination, MESH_PORT);
+	if (r->is_endless)
+		param.rnr_retry_count = RAW_FOR_EVER;
 	r->channel = rdma_create_event_channel();
 	if (!r->channel || rdma_create_id(r->channel, &r->id, NULL, RDMA_PS_TCP))
 		return -errno;
@@ -414,6 +417,8 @@ static inline int raw_accept(struct raw *r, const void *data, size_t bytes)
 
 	if (err)
 		return err;
+	if (r->is_endless)
+		param.rnr_retry_count = RAW_FOR_EVER;
 	return rdma_accept(r->id, &param) ? -errno : 0;
 }
 
