@@ -986,6 +986,12 @@ static void hear_unlane(struct conn *c, struct lane *lane, u32 window,
 	}
 	/* Nothing may be written there any more. */
 	lane->say &= ~LANE_ACK;
+	/*
+	 * Who gives it up, too, has nothing left to explain: behind UNLANED, the
+	 * peer would take that for the other end of its next lane.
+	 */
+	if (lane->ends)
+		lane->say &= ~LANE_TELL;
 	lane->peer_ends = true;
 	settle(lane);
 }

@@ -276,6 +276,24 @@ static void lane_ends(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, c->unlaned[0], BIT(WINDOW));
 }
 
+/* Both give it up at once, one of them with something to say of it still. */
+static void lane_ends_of_both(struct kunit *test)
+{
+	struct fake_lane *l = lane_fake(test, true);
+	struct wire_message m = word_of_lane(true, 4);
+	struct conn *c = &l->f->c;
+
+	m.lane.flags = 0;
+	KUNIT_EXPECT_TRUE(test, hears(l->f, m));
+	KUNIT_EXPECT_EQ(test, l->lane.say, LANE_TELL);
+	lane_forget(c, WINDOW);
+	KUNIT_EXPECT_EQ(test, l->lane.say, LANE_TELL | LANE_END);
+	/* The peer may have the next one as soon as this is agreed to. */
+	KUNIT_EXPECT_TRUE(test, hears(l->f, word_of_end(WIRE_UNLANE, true, 0)));
+	KUNIT_EXPECT_EQ(test, c->unlaned[1], BIT(WINDOW));
+	KUNIT_EXPECT_EQ(test, l->lane.say, LANE_END);
+}
+
 /* Only what was asked for can be agreed to. */
 static void lane_agreements(struct kunit *test)
 {
@@ -332,6 +350,7 @@ static struct kunit_case lane_cases[] = {
 	KUNIT_CASE(lane_rings),
 	KUNIT_CASE(lane_rings_with),
 	KUNIT_CASE(lane_ends),
+	KUNIT_CASE(lane_ends_of_both),
 	KUNIT_CASE(lane_agreements),
 	KUNIT_CASE(lane_credits),
 	{ }
