@@ -301,12 +301,12 @@ static void wait_by_ioctl(struct actor *a, const struct kcr_status *status)
 {
 	struct race *r = a->r;
 	__u64 timeout;
+	int err;
 
-	do
+	do {
 		timeout = 1 + rand_r(&a->seed) % (20 * DEV_MS);
-	while (!is_final(r, note(r, DEED_WAIT, dev_wait(r->fd, dev_events(status), timeout,
-							rand_r(&a->seed) % 4))) &&
-	       !is_stopped(r));
+		err = dev_wait(r->fd, dev_events(status), timeout, rand_r(&a->seed) % 4);
+	} while (!is_final(r, note(r, DEED_WAIT, err)) && !is_stopped(r));
 }
 
 static void act_wait(struct actor *a)
