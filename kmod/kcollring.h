@@ -244,6 +244,7 @@ struct kcr_remote_lane {
  * @send: KCR_CMD_SEND
  * @release: KCR_CMD_RELEASE
  * @mmap: a part of a connection; under no lock but mmap_lock
+ * @vacant: has no peer an end of an earlier remote window of this number? 0 or -EBUSY
  * @lane: let a peer into a lane; takes references to its regions
  * @put: KCR_CMD_PUT
  * @ack: KCR_CMD_ACK
@@ -265,6 +266,7 @@ struct kcr_mesh_ops {
 	int (*release)(struct kcr_mesh *mesh, const struct kcr_release *args);
 	int (*mmap)(struct kcr_mesh *mesh, u32 kind, u32 wire, u32 index,
 		    struct vm_area_struct *vma);
+	int (*vacant)(struct kcr_mesh *mesh, u32 window);
 	int (*lane)(struct kcr_mesh *mesh, const struct kcr_remote_lane *lane);
 	int (*put)(struct kcr_mesh *mesh, const struct kcr_put *args);
 	int (*ack)(struct kcr_mesh *mesh, const struct kcr_put_ack *args);
@@ -337,6 +339,7 @@ int kcr_mesh_send(struct kcr_call *call);
 int kcr_mesh_release(struct kcr_call *call);
 int kcr_mesh_mmap(struct kcr_member *m, u32 kind, u32 wire, u32 index,
 		  struct vm_area_struct *vma);
+int kcr_mesh_vacant(struct kcr_member *m, u32 window);
 int kcr_mesh_lane(struct kcr_member *m, const struct kcr_remote_lane *lane);
 int kcr_mesh_put(struct kcr_call *call);
 int kcr_mesh_ack(struct kcr_call *call);

@@ -192,6 +192,23 @@ int kcr_mesh_release(struct kcr_call *call)
 }
 
 /**
+ * kcr_mesh_vacant() - may there be a remote window of this number?
+ * @m: the member; the caller is its process
+ * @window: its number
+ *
+ * Asked before its first lane is opened: what is begun and given up again, the peer
+ * takes for the end of the window.
+ *
+ * Return: 0 or an error of the ABI.
+ */
+int kcr_mesh_vacant(struct kcr_member *m, u32 window)
+{
+	struct kcr_mesh *mesh = mesh_of(m);
+
+	return mesh ? mesh->ops->vacant(mesh, window) : 0;
+}
+
+/**
  * kcr_mesh_lane() - let a peer into a lane of a remote window
  * @m: the member; the caller is its process
  * @lane: the lane, with both of its parts made

@@ -350,7 +350,7 @@ static int attach_pending(struct kcr_member *m, u32 nr, struct kcr_win *win)
 
 	ret = make_parts(m, win);
 	if (!ret && is_remote(win)) {
-		ret = open_lanes(m, nr, win);
+		ret = kcr_mesh_vacant(m, nr) ?: open_lanes(m, nr, win);
 		if (ret)
 			kcr_mesh_forget(m, nr);
 	}

@@ -268,6 +268,18 @@ int lane_open(struct conn *c, const struct kcr_remote_lane *args)
 	return ret;
 }
 
+/**
+ * lane_is_there() - is there an end of a lane of this window, be it of an earlier one?
+ * @c: the connection
+ * @window: which
+ *
+ * Return: whether there is.
+ */
+bool lane_is_there(const struct conn *c, u32 window)
+{
+	return READ_ONCE(c->lanes[0][window]) || READ_ONCE(c->lanes[1][window]);
+}
+
 /* ---- ending ---- */
 
 /* Nothing of ours may be on its way for either end to go. Returns whether ours does. */

@@ -280,6 +280,17 @@ static int map(struct kcr_mesh *base, u32 kind, u32 wire, u32 index,
 				      ring_mmap(c, stream, class, vma);
 }
 
+static int vacant(struct kcr_mesh *base, u32 window)
+{
+	unsigned long key;
+	struct conn *c;
+
+	xa_for_each(&mesh_of(base)->conns, key, c)
+		if (lane_is_there(c, window))
+			return -EBUSY;
+	return 0;
+}
+
 static int lane(struct kcr_mesh *base, const struct kcr_remote_lane *args)
 {
 	u32 rank = base->member->rank, peer = args->desc->source;
@@ -415,6 +426,7 @@ const struct kcr_mesh_ops mesh_ops = {
 	.send = send,
 	.release = release,
 	.mmap = map,
+	.vacant = vacant,
 	.lane = lane,
 	.put = put,
 	.ack = ack,

@@ -407,6 +407,7 @@ void source_free_all(struct conn *c);
 
 /* lane.c */
 int lane_open(struct conn *c, const struct kcr_remote_lane *args);
+bool lane_is_there(const struct conn *c, u32 window);
 void lane_forget(struct conn *c, u32 window);
 void lane_close_all(struct conn *c);
 void lane_work(struct work_struct *work);

@@ -123,6 +123,18 @@ static int open_both(struct _test_data_lanes *self, __u32 depth, __u32 capacity)
 	return DEV_SOON(10, is_state(self, KCR_LANE_READY)) ? 0 : -ETIMEDOUT;
 }
 
+/* For failures: what is known of each end. */
+static void log_ends(struct __test_metadata *_metadata, struct _test_data_lanes *self)
+{
+	for (int i = 0; i < RANKS; i++) {
+		MESH_LOG(self->r.status[i][!i]);
+		for (int j = 0; j < LANES; j++)
+			if (self->lane[i][j].status)
+				TH_LOG("rank %d, lane %d: state %u", i, j,
+				       mesh_lane_state(&self->lane[i][j]));
+	}
+}
+
 static int close_both(struct _test_data_lanes *self)
 {
 	unmap(self);
@@ -904,6 +916,7 @@ TEST_F_TIMEOUT(lanes, comes_and_goes, 120)
 	for (int round = 0; round < rounds; round++) {
 		ASSERT_EQ(0, open_both(self, 3, 100 + round % 7 * 40000)) {
 			TH_LOG("round %d", round);
+			log_ends(_metadata, self);
 		}
 		for (__u64 s = 1; s <= 3; s++) {
 			mesh_slot_write(IMAGE, s, 100);
