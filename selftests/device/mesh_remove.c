@@ -457,7 +457,8 @@ static void looks_main(void *arg)
 	struct kcr_conn_status *s;
 
 	CHILD_TRUE(look_for(self, &s) >= 0);
-	CHILD_TRUE(mesh_state(s) == KCR_CONN_CONNECTING);
+	/* Where the time is short it may be up by now. */
+	CHILD_TRUE(self->timeout_ms < 1000 || mesh_state(s) == KCR_CONN_CONNECTING);
 	dev_reach(self->stage, 1);
 	for (;;)
 		pause();
@@ -508,7 +509,7 @@ TEST_F_TIMEOUT(resolving, out_of_time, 60)
 	double begin;
 	int fd;
 
-	self->timeout_ms = 500;
+	self->timeout_ms = 2000;
 	self->world = dev_world(2);
 	begin = dev_now();
 	fd = look_for(self, &s);

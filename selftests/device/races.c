@@ -653,7 +653,7 @@ static bool join_soon(pthread_t thread)
 	struct timespec t;
 
 	clock_gettime(CLOCK_REALTIME, &t);
-	t.tv_sec += LIMIT;
+	t.tv_sec += LIMIT * pace();
 	return !pthread_timedjoin_np(thread, NULL, &t);
 }
 
