@@ -432,7 +432,7 @@ FIXTURE_TEARDOWN(resolving)
 }
 
 /* A rank that connects to where nobody is; its descriptor. */
-static int look_for(FIXTURE_DATA(resolving) *self, struct kcr_conn_status **s)
+static int look_for(struct _test_data_resolving *self, struct kcr_conn_status **s)
 {
 	struct kcr_connect args = mesh_connect_args(1, 0);
 	int fd = dev_member(&self->world, 0), err;
@@ -453,7 +453,7 @@ static int look_for(FIXTURE_DATA(resolving) *self, struct kcr_conn_status **s)
 
 static void looks_main(void *arg)
 {
-	FIXTURE_DATA(resolving) *self = arg;
+	struct _test_data_resolving *self = arg;
 	struct kcr_conn_status *s;
 
 	CHILD_TRUE(look_for(self, &s) >= 0);
@@ -477,7 +477,7 @@ static void out_and_in(struct __test_metadata *_metadata, int module, double abs
 }
 
 /* A child that looks is killed after so long, and the module goes at once. */
-static void kill_after(struct __test_metadata *_metadata, FIXTURE_DATA(resolving) *self,
+static void kill_after(struct __test_metadata *_metadata, struct _test_data_resolving *self,
 		       double seconds, double absent)
 {
 	pid_t pid;

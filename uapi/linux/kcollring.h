@@ -435,11 +435,11 @@ static inline __u32 kcr_frames_depth(__u32 size_class, __u32 depth)
 #define KCR_REASON_UNREACHABLE	3	/* it does not answer; rdma_cm's status */
 #define KCR_REASON_TIMEOUT	4	/* not connected in time */
 #define KCR_REASON_REFUSED	5	/* nobody listens there; rdma_cm's status */
-#define KCR_REASON_VERSION	6	/* the peer speaks another version; below 16 bits which, above ours */
+#define KCR_REASON_VERSION	6	/* another version: which, and above 16 bits ours */
 #define KCR_REASON_FORMAT	7	/* the peer sent what is no handshake of ours */
 #define KCR_REASON_WORLD	8	/* the peer's node has no such world */
 #define KCR_REASON_RANK		9	/* ... or not that rank, or it does not expect this one */
-#define KCR_REASON_DUPLICATE	10	/* that rank is connected already; 1: to one who has yet to prove it */
+#define KCR_REASON_DUPLICATE	10	/* that rank is connected already; 1: unproven yet */
 #define KCR_REASON_CROSSED	11	/* the wire ends at another wire's device; which wire */
 #define KCR_REASON_KEY		12	/* the peer has not proven that it knows the world's key */
 #define KCR_REASON_COMPLETION	13	/* a work request failed; ib_wc_status */
