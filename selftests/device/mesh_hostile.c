@@ -1528,8 +1528,7 @@ static bool storm_ask(const struct storm *s, struct rdma_cm_id *id)
 	struct raw_request q = raw_request(&r);
 	struct rdma_conn_param param = raw_param(&q, sizeof(q));
 
-	/* Of one that it knows already rdma_cm would say that it is stale. */
-	/* None that rdma_rxe has given to anybody. */
+	/* None that rdma_rxe has given to anybody: rdma_cm would take that one for stale. */
 	param.qp_num = 0x800000 | (random() & 0x7fffff);
 	switch (random() % 8) {
 	case 0:
