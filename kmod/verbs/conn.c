@@ -1034,6 +1034,24 @@ void conn_end(struct conn *c, u32 state, const struct kcr_board *head)
 }
 
 /**
+ * conn_silence() - for how long the peer has been silent, as a beat of this node finds it
+ * @c: the connection, up
+ * @since_ns: since the beat before
+ *
+ * A node that has not run for a while has heard nobody, whoever spoke, and what came
+ * may still wait to be taken in. So a beat that is late counts as no more than two.
+ *
+ * Return: ns of this node's own beats.
+ */
+u64 conn_silence(struct conn *c, u64 since_ns)
+{
+	lockdep_assert_held(&c->lock);
+
+	c->silent_ns += min_t(u64, since_ns, 2 * BEAT_MS * NSEC_PER_MSEC);
+	return c->silent_ns;
+}
+
+/**
  * conn_mmap() - map a connection's page
  * @c: the connection
  * @vma: shared, not executable

@@ -270,6 +270,37 @@ static void conn_addresses(struct kunit *test)
 	}
 }
 
+static u64 beats(struct fake *f, u32 nr, u64 ms)
+{
+	u64 ns = 0;
+
+	spin_lock_bh(&f->c.lock);
+	while (nr--)
+		ns = conn_silence(&f->c, ms * NSEC_PER_MSEC);
+	spin_unlock_bh(&f->c.lock);
+	return div_u64(ns, NSEC_PER_MSEC);
+}
+
+/* Beats in time count what they take; late ones not much more, however late. */
+static void conn_silences(struct kunit *test)
+{
+	struct fake *f = fake_new(test);
+
+	KUNIT_EXPECT_EQ(test, beats(f, 36, BEAT_MS), 9000);
+	KUNIT_EXPECT_EQ(test, beats(f, 1, BEAT_MS), 9250);
+	KUNIT_EXPECT_EQ(test, beats(f, 10, 0), 9250);
+	f->c.silent_ns = 0;
+	KUNIT_EXPECT_EQ(test, beats(f, 20, BEAT_MS + 20), 5400);
+	f->c.silent_ns = 0;
+	KUNIT_EXPECT_EQ(test, beats(f, 1, 13100), 2 * BEAT_MS);
+	KUNIT_EXPECT_EQ(test, beats(f, 1, BEAT_MS), 3 * BEAT_MS);
+	/* A clock that has jumped by years. */
+	KUNIT_EXPECT_EQ(test, beats(f, 1, U64_MAX / NSEC_PER_MSEC), 5 * BEAT_MS);
+	/* Who is always late finds a dead node, too. */
+	f->c.silent_ns = 0;
+	KUNIT_EXPECT_EQ(test, beats(f, 18, 5000), 9000);
+}
+
 static struct kunit_case conn_cases[] = {
 	KUNIT_CASE(conn_transitions),
 	KUNIT_CASE(conn_ends),
@@ -279,6 +310,7 @@ static struct kunit_case conn_cases[] = {
 	KUNIT_CASE(conn_other_try),
 	KUNIT_CASE(conn_refusals),
 	KUNIT_CASE(conn_addresses),
+	KUNIT_CASE(conn_silences),
 	{ }
 };
 

@@ -15,7 +15,7 @@ MODULE_PARM_DESC(port, "rdma_cm port that nodes listen at, the same everywhere (
 /* Several beats, and longer than a node can be busy with other things. */
 unsigned int verbs_silent_ms = 9000;
 module_param_named(silent_ms, verbs_silent_ms, uint, 0644);
-MODULE_PARM_DESC(silent_ms, "a peer's node is dead if it says nothing for so long (default 9000)");
+MODULE_PARM_DESC(silent_ms, "a peer's node is dead if it says nothing for so long while this one runs (default 9000)");
 
 /* 4096 ns times 2 to the 17th: half a second, six times. */
 unsigned int verbs_ack_timeout = 17;

@@ -82,17 +82,18 @@ static void beat(struct work_struct *work)
 	struct mesh *mesh = container_of(work, struct mesh, beat.work);
 	struct kcr_board head = { };
 	u64 now = ktime_get_ns();
+	u64 since_ns = now - mesh->beat_ns;
 	unsigned long key;
 	struct conn *c;
 	u64 silent_ns;
 
+	mesh->beat_ns = now;
 	kcr_window_board_head(mesh->base.member, &head);
 	xa_for_each(&mesh->conns, key, c) {
 		silent_ns = 0;
 		spin_lock_bh(&c->lock);
 		if (c->state == CONN_UP && !c->peer_has_left) {
-			if (now > c->told_ns)
-				silent_ns = now - c->told_ns;
+			silent_ns = conn_silence(c, since_ns);
 			c->head = head;
 			if (may_ping(c))
 				c->say |= SAY_PING;
@@ -124,6 +125,7 @@ static struct kcr_mesh *create(struct kcr_member *m)
 	xa_init(&mesh->conns);
 	init_waitqueue_head(&mesh->closed);
 	INIT_DELAYED_WORK(&mesh->beat, beat);
+	mesh->beat_ns = ktime_get_ns();
 	mesh->net = get_net(current->nsproxy->net_ns);
 	mesh->listener = verbs_may_fail() ? ERR_PTR(-ENOMEM) :
 			 listener_get(mesh->net);

@@ -162,7 +162,7 @@ static bool receive(struct conn *c, struct buffer *b, const struct ib_wc *wc,
 
 	lockdep_assert_held(&c->lock);
 
-	c->told_ns = ktime_get_ns();
+	c->silent_ns = 0;
 	if (wc->opcode == IB_WC_RECV_RDMA_WITH_IMM) {
 		*is_right = ring_arrived(c, be32_to_cpu(wc->ex.imm_data),
 					 wc->byte_len);

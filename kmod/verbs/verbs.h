@@ -103,6 +103,7 @@ struct mesh {
 	bool has_ended;			/* under lock, and meshes_lock */
 
 	struct delayed_work beat;
+	u64 beat_ns;			/* of the last; the beat's alone */
 	atomic_t open_conns;		/* not CONN_CLOSED */
 	wait_queue_head_t closed;
 };
@@ -290,7 +291,7 @@ struct conn {
 	bool ping_is_out;
 	u32 beats_waited;		/* for it */
 	struct kcr_board head;		/* for PING */
-	u64 told_ns;			/* when the peer was last heard */
+	u64 silent_ns;			/* of own beats, since the peer was heard */
 	u64 peer_cause;			/* by FAIL; 0 for none */
 	bool has_proof;			/* HELLO came */
 	u8 proof[WIRE_PROOF_BYTES];
@@ -355,6 +356,7 @@ u32 conn_incoming(struct conn *c, struct rdma_cm_id *id,
 		  const struct wire_request *request, u32 *detail);
 int conn_handler(struct rdma_cm_id *id, struct rdma_cm_event *event);
 void conn_show_state(struct conn *c);
+u64 conn_silence(struct conn *c, u64 since_ns);
 int conn_mmap(struct conn *c, struct vm_area_struct *vma);
 
 /* queue.c */
