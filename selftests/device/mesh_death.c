@@ -6,6 +6,7 @@
  * own; what is looked at here is that nothing is lost, nothing hangs and
  * nothing is left. That causes travel between nodes is for a test with two.
  */
+#include <sched.h>
 #include "kselftest_harness.h"
 #include "mesh.h"
 
@@ -405,6 +406,135 @@ TEST_F(mesh_death, stopped)
 		end_close(&e);
 		munmap(o.stage, 4096);
 	}
+}
+
+/* What the scheduler leaves to others when a task of real time takes all of a CPU. */
+#define RT_RUNTIME	"/proc/sys/kernel/sched_rt_runtime_us"
+#define FAIR_RUNTIME	"/sys/kernel/debug/sched/fair_server/cpu%d/runtime"
+#define MOST_CPUS	16
+
+struct hogs {
+	int *ready;		/* shared */
+	int n;
+	int cpu;		/* of the one that is being started */
+	double seconds;
+	long rt_runtime;
+	long fair_runtime[MOST_CPUS];
+};
+
+static void hog_main(void *arg)
+{
+	struct hogs *h = arg;
+	struct sched_param param = { .sched_priority = 1 };
+	cpu_set_t set;
+	double until;
+
+	CPU_ZERO(&set);
+	CPU_SET(h->cpu, &set);
+	CHILD_GIVES(0, sched_setaffinity(0, sizeof(set), &set));
+	CHILD_GIVES(0, sched_setscheduler(0, SCHED_FIFO, &param));
+	__atomic_add_fetch(h->ready, 1, __ATOMIC_SEQ_CST);
+	while (__atomic_load_n(h->ready, __ATOMIC_SEQ_CST) < h->n)
+		;
+	until = dev_now() + h->seconds;
+	while (dev_now() < until)
+		;
+}
+
+/*
+ * Before 6.12 the first number is all. While that limits it the scheduler may refuse to
+ * change the others.
+ */
+static void leave_nothing(struct hogs *h)
+{
+	char path[80];
+
+	h->rt_runtime = dev_read_number(RT_RUNTIME);
+	dev_write_number(RT_RUNTIME, -1);
+	for (int i = 0; i < h->n; i++) {
+		snprintf(path, sizeof(path), FAIR_RUNTIME, i);
+		h->fair_runtime[i] = dev_read_number(path);
+		dev_write_number(path, 0);
+	}
+}
+
+static void leave_as_before(const struct hogs *h)
+{
+	char path[80];
+
+	for (int i = 0; i < h->n; i++) {
+		snprintf(path, sizeof(path), FAIR_RUNTIME, i);
+		dev_write_number(path, h->fair_runtime[i]);
+	}
+	dev_write_number(RT_RUNTIME, h->rt_runtime);
+}
+
+/*
+ * No CPU of this node does anything but interrupts for so long; how long the caller did not
+ * run meanwhile, or -1.
+ */
+static double starve(double seconds)
+{
+	struct hogs h = { .seconds = seconds, .n = sysconf(_SC_NPROCESSORS_ONLN) };
+	double seen = dev_now(), now, longest = 0;
+	pid_t pids[MOST_CPUS];
+	int running = h.n;
+
+	if (h.n > MOST_CPUS)
+		return -1;
+	h.ready = dev_shared(4096);
+	leave_nothing(&h);
+	for (h.cpu = 0; h.cpu < h.n; h.cpu++)
+		pids[h.cpu] = dev_child(hog_main, &h);
+	while (running) {
+		running = 0;
+		for (int i = 0; i < h.n; i++) {
+			if (pids[i] > 0 && !waitpid(pids[i], NULL, WNOHANG))
+				running++;
+			else
+				pids[i] = 0;
+		}
+		now = dev_now();
+		if (now - seen > longest)
+			longest = now - seen;
+		seen = now;
+		dev_sleep(0.01);
+	}
+	leave_as_before(&h);
+	munmap(h.ready, 4096);
+	return longest;
+}
+
+/*
+ * A node that has not had a CPU for longer than others may be silent has heard nobody, and
+ * is itself to blame.
+ */
+TEST_F_TIMEOUT(mesh_death, starved, 60)
+{
+	struct kcr_status *status;
+	double starved;
+
+	ASSERT_EQ(0, mesh_ranks_open(&self->r, 2));
+	status = dev_status(self->r.fd[0]);
+	ASSERT_NE(MAP_FAILED, status);
+	dev_sleep(1);
+	EXPECT_TRUE(mesh_ranks_are_up(&self->r));
+	for (int i = 0; i < 3; i++) {
+		EXPECT_EQ(0, dev_write_number(SILENT, 2000));
+		starved = starve(3.5);
+		if (starved < 3) {
+			munmap(status, sizeof(*status));
+			SKIP(return, "others run here, %.1f s at the latest", starved);
+		}
+		dev_sleep(1);
+		EXPECT_EQ(0, dev_write_number(SILENT, self->silent_ms));
+		ASSERT_EQ(0, dev_cause(status)) {
+			MESH_LOG(self->r.status[0][1]);
+			MESH_LOG(self->r.status[1][0]);
+		}
+		EXPECT_TRUE(mesh_ranks_are_up(&self->r));
+	}
+	munmap(status, sizeof(*status));
 }
 
 /* With no patience at all, every node is dead: the world fails, and says so. */
