@@ -735,15 +735,20 @@ static struct rdma_conn_param parameters(const void *data, u8 length)
 }
 
 /**
- * conn_ends_in_time() - would this end's queue give up on such a peer
- * @param: what the peer says; its numbers of retries are what rdma_cm sets the queue to
+ * conn_may_be_set_up() - is this end's queue to be as such a peer wants it
+ * @param: what the peer says; its numbers are what rdma_cm sets the queue to
  *
- * Return: whether it would; 7 is for ever.
+ * Retries must have an end, and 7 is for ever. Nobody reads here, and there are no
+ * atomics: a queue takes both if the peer says that it will send them, whatever this end
+ * has answered. Then keys alone would be in their way.
+ *
+ * Return: whether it is.
  */
-bool conn_ends_in_time(const struct rdma_conn_param *param)
+bool conn_may_be_set_up(const struct rdma_conn_param *param)
 {
 	return param->retry_count <= RETRIES &&
-	       param->rnr_retry_count <= RNR_RETRIES;
+	       param->rnr_retry_count <= RNR_RETRIES &&
+	       !param->initiator_depth && !param->responder_resources;
 }
 
 static int request(struct conn *c)
@@ -798,7 +803,7 @@ static void established(struct conn *c, const struct rdma_conn_param *param)
 	if (param->private_data_len < sizeof(*accept) ||
 	    le32_to_cpu(accept->magic) != WIRE_MAGIC ||
 	    le16_to_cpu(accept->version) != WIRE_VERSION || accept->reserved ||
-	    !conn_ends_in_time(param)) {
+	    !conn_may_be_set_up(param)) {
 		conn_fail(c, KCR_REASON_FORMAT, 0, -EPROTO);
 		return;
 	}

@@ -124,7 +124,7 @@ int listen_incoming(struct rdma_cm_id *id, struct rdma_cm_event *event)
 
 	reason = check_request(request, event->param.conn.private_data_len,
 			       &detail);
-	if (!reason && !conn_ends_in_time(&event->param.conn))
+	if (!reason && !conn_may_be_set_up(&event->param.conn))
 		reason = KCR_REASON_FORMAT;
 	if (reason)
 		return refuse(id, reason, detail);

@@ -348,7 +348,7 @@ void conn_start(struct conn *c);
 void conn_free(struct conn *c);
 bool conn_set_state(struct conn *c, enum conn_state next);
 bool conn_may_post(const struct conn *c);
-bool conn_ends_in_time(const struct rdma_conn_param *param);
+bool conn_may_be_set_up(const struct rdma_conn_param *param);
 void conn_fail(struct conn *c, u32 reason, u32 detail, int error);
 bool conn_fail_locked(struct conn *c, u32 reason, u32 detail, int error);
 void conn_end(struct conn *c, u32 state, const struct kcr_board *head);
