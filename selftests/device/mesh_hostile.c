@@ -186,6 +186,20 @@ TEST_F(waits, for_ever)
 	expect_up(_metadata, &self->v, &self->low);
 }
 
+/* ... or would have it take reads and atomics, or send them. */
+TEST_F(waits, reads)
+{
+	struct raw_request q = raw_request(&self->low);
+	__u32 detail;
+
+	self->low.sends_reads = 1;
+	EXPECT_EQ(KCR_REASON_FORMAT, refusal(&self->low, &q, sizeof(q), &detail));
+	self->low.takes_reads = 1;
+	EXPECT_EQ(KCR_REASON_FORMAT, refusal(&self->low, &q, sizeof(q), &detail));
+	expect_waiting(_metadata, &self->v, KCR_REASON_NONE);
+	expect_up(_metadata, &self->v, &self->low);
+}
+
 /* Random bytes, and requests with a few random bytes in them. */
 TEST_F_TIMEOUT(waits, noise, 240)
 {
@@ -617,6 +631,8 @@ TEST_F(connects, request)
 	EXPECT_EQ(0, memcmp(q->reserved, zero, 8));
 	EXPECT_GT(RAW_FOR_EVER, self->high.retries);
 	EXPECT_GT(RAW_FOR_EVER, self->high.rnr_retries);
+	EXPECT_EQ(0, self->high.asked_to_send);
+	EXPECT_EQ(0, self->high.asked_to_take);
 }
 
 FIXTURE(answers) {
@@ -739,6 +755,27 @@ static int answer_for_ever(struct raw *r)
 }
 
 FIXTURE_VARIANT_ADD(answers, for_ever) ANSWER(for_ever, FORMAT, EPROTO);
+
+/* ... or take reads and atomics, or send them. */
+static int answer_sends_reads(struct raw *r)
+{
+	struct raw_accept a = raw_acceptance(r);
+
+	r->sends_reads = 1;
+	return raw_accept(r, &a, sizeof(a));
+}
+
+FIXTURE_VARIANT_ADD(answers, sends_reads) ANSWER(sends_reads, FORMAT, EPROTO);
+
+static int answer_takes_reads(struct raw *r)
+{
+	struct raw_accept a = raw_acceptance(r);
+
+	r->takes_reads = 1;
+	return raw_accept(r, &a, sizeof(a));
+}
+
+FIXTURE_VARIANT_ADD(answers, takes_reads) ANSWER(takes_reads, FORMAT, EPROTO);
 
 static int answer_no(struct raw *r)
 {
@@ -1435,22 +1472,6 @@ static void let_high_up(struct __test_metadata *_metadata, struct victim *v, str
 	ASSERT_EQ(0, open_ring(v, high, 2, 0, theirs));
 }
 
-/*
- * The queue of who has connected takes reads if the other side says that it will read,
- * whatever was agreed to. It is the key that is for writing only.
- */
-TEST_F(reaches, read)
-{
-	struct raw_ring theirs;
-
-	let_high_up(_metadata, &self->v, &self->high, &theirs);
-	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, raw_read(&self->high, theirs.rkey, theirs.address, 8));
-	for (int i = 0; i < 8; i++)
-		EXPECT_EQ(0xee, self->high.memory[RAW_SEND_AT + i]);
-	expect_broken(_metadata, &self->v, self->v.high, 2, KCR_REASON_COMPLETION,
-		      EHOSTUNREACH);
-}
-
 /* The ring that the victim has opened to rank 2, with the key that rank 2 has. */
 TEST_F(reaches, ring_of_another)
 {
@@ -1480,6 +1501,76 @@ TEST_F(reaches, ring_of_the_past)
 	set_up_proven(_metadata, &self->v, &self->low);
 	ASSERT_EQ(0, raw_write(&self->low, &past, 0, 8, raw_imm(0, 0)));
 	expect_refused(_metadata, &self->v, &self->low, true);
+}
+
+/* ---- what was opened for writing is for nothing else ---- */
+
+FIXTURE(takes) {
+	struct dev_counters before;
+	struct victim v;
+	struct raw low;
+	struct raw high;
+};
+
+FIXTURE_VARIANT(takes) {
+	bool is_high;		/* the victim has connected to it */
+	enum ibv_wr_opcode opcode;
+};
+
+FIXTURE_VARIANT_ADD(takes, low_reads) { false, IBV_WR_RDMA_READ };
+FIXTURE_VARIANT_ADD(takes, low_swaps) { false, IBV_WR_ATOMIC_CMP_AND_SWP };
+FIXTURE_VARIANT_ADD(takes, low_adds) { false, IBV_WR_ATOMIC_FETCH_AND_ADD };
+FIXTURE_VARIANT_ADD(takes, high_reads) { true, IBV_WR_RDMA_READ };
+FIXTURE_VARIANT_ADD(takes, high_swaps) { true, IBV_WR_ATOMIC_CMP_AND_SWP };
+FIXTURE_VARIANT_ADD(takes, high_adds) { true, IBV_WR_ATOMIC_FETCH_AND_ADD };
+
+FIXTURE_SETUP(takes)
+{
+	START(&self->v, &self->before);
+	self->low = raw_peer(&self->v.world, 0, 1, true);
+	self->low.is_greedy = true;
+	self->high = raw_peer(&self->v.world, 1, 2, false);
+	self->high.is_greedy = true;
+}
+
+FIXTURE_TEARDOWN(takes)
+{
+	if (self->v.fd < 0)
+		return;
+	raw_close(&self->low);
+	raw_close(&self->high);
+	END(&self->v, &self->before);
+}
+
+/* What it has written itself: nothing of that comes back, and nothing changes. */
+TEST_F(takes, frame)
+{
+	const __u64 written = 0x0123456789abcdefULL;
+	struct victim *v = &self->v;
+	__u32 peer = variant->is_high ? 2 : 0;
+	struct raw *r = variant->is_high ? &self->high : &self->low;
+	const unsigned char *frames;
+	struct raw_ring ring;
+
+	if (variant->is_high) {
+		let_high_up(_metadata, v, r, &ring);
+	} else {
+		prove(_metadata, v, r);
+		ASSERT_EQ(0, open_ring(v, r, 0, 0, &ring));
+	}
+	frames = mesh_map_frames(v->fd, peer, 0, 0, 0);
+	ASSERT_NE(MAP_FAILED, frames);
+	ASSERT_EQ(0, raw_post(r, IBV_WR_RDMA_WRITE, &written, sizeof(written), ring.rkey,
+			      ring.address + 8, 0));
+	ASSERT_EQ(IBV_WC_SUCCESS, raw_sent(r));
+	EXPECT_EQ(0, memcmp(frames + 8, &written, sizeof(written)));
+	EXPECT_EQ(IBV_WC_REM_INV_REQ_ERR, raw_take(r, variant->opcode, ring.rkey,
+						   ring.address + 8, written));
+	EXPECT_FALSE(raw_has_taken(r));
+	EXPECT_EQ(0, memcmp(frames + 8, &written, sizeof(written)));
+	expect_broken(_metadata, v, variant->is_high ? v->high : v->low, peer,
+		      KCR_REASON_COMPLETION, EHOSTUNREACH);
+	munmap((void *)frames, mesh_ring_bytes(0));
 }
 
 /* ---- a storm of requests, while who listens comes and goes ---- */
@@ -1526,7 +1617,7 @@ static bool storm_ask(const struct storm *s, struct rdma_cm_id *id)
 {
 	struct raw r = raw_peer(&s->world, 0, 2, true);
 	struct raw_request q = raw_request(&r);
-	struct rdma_conn_param param = raw_param(&q, sizeof(q));
+	struct rdma_conn_param param = raw_param(&r, &q, sizeof(q));
 
 	/* None that rdma_rxe has given to anybody: rdma_cm would take that one for stale. */
 	param.qp_num = 0x800000 | (random() & 0x7fffff);

@@ -117,6 +117,7 @@ FIXTURE_SETUP(lanes)
 	self->before = dev_counters();
 	ASSERT_EQ(0, victim_join(&self->v));
 	self->low = raw_peer(&self->v.world, 0, 1, true);
+	self->low.is_greedy = true;
 	self->high = raw_peer(&self->v.world, 1, 2, false);
 	ASSERT_EQ(0, victim_expect(&self->v, 20000));
 	ASSERT_EQ(0, raw_come_up(&self->low));
@@ -326,19 +327,44 @@ TEST_F(lanes, of_another)
 	mesh_lane_unmap(&theirs);
 }
 
-/* What may be written may not be read; again it is the key alone that says so. */
+/* What may be written may not be read, nor changed by an atomic. */
+static void expect_not_taken(struct __test_metadata *_metadata, struct _test_data_lanes *self,
+			     enum ibv_wr_opcode opcode)
+{
+	const __u64 written = 0x0123456789abcdefULL;
+
+	ASSERT_EQ(0, write_slot(self, 0, &written, sizeof(written)));
+	EXPECT_EQ(IBV_WC_REM_INV_REQ_ERR, raw_take(&self->low, opcode, self->in_key.rkeys[0], 0,
+						   written));
+	EXPECT_FALSE(raw_has_taken(&self->low));
+	EXPECT_EQ(0, memcmp(self->in.slots, &written, sizeof(written)));
+	expect_broken(_metadata, self, KCR_REASON_COMPLETION, EHOSTUNREACH);
+}
+
 TEST_F(lanes, read)
 {
-	struct mesh_lane theirs = { };
-	__u32 rkey;
+	expect_not_taken(_metadata, self, IBV_WR_RDMA_READ);
+}
 
-	let_high_up(_metadata, self, &theirs, &rkey);
-	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, raw_read(&self->high, rkey, 0, 8));
-	for (int i = 0; i < 8; i++)
-		EXPECT_EQ(0xee, self->high.memory[RAW_SEND_AT + i]);
-	expect_broken_by(_metadata, self, self->v.high, 2, KCR_REASON_COMPLETION,
-			 EHOSTUNREACH);
-	mesh_lane_unmap(&theirs);
+TEST_F(lanes, compare_and_swap)
+{
+	expect_not_taken(_metadata, self, IBV_WR_ATOMIC_CMP_AND_SWP);
+}
+
+TEST_F(lanes, fetch_and_add)
+{
+	expect_not_taken(_metadata, self, IBV_WR_ATOMIC_FETCH_AND_ADD);
+}
+
+/* The acknowledgement of a lane out, too. */
+TEST_F(lanes, acknowledgement_by_an_atomic)
+{
+	EXPECT_EQ(IBV_WC_REM_INV_REQ_ERR,
+		  raw_take(&self->low, IBV_WR_ATOMIC_FETCH_AND_ADD, self->out_key.rkeys[0], 0, 1));
+	EXPECT_FALSE(raw_has_taken(&self->low));
+	for (int i = 0; i < 16; i++)
+		EXPECT_EQ(0, ((unsigned char *)self->out.ack)[i]);
+	expect_broken(_metadata, self, KCR_REASON_COMPLETION, EHOSTUNREACH);
 }
 
 static long pages_of(struct _test_data_lanes *self)

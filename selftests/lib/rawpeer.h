@@ -149,6 +149,10 @@ struct raw {
 	bool is_active;
 	bool is_endless;	/* would have the other side's queue try for ever */
 	bool is_deaf;	/* posts one receive, for what comes first, and never again */
+	bool is_greedy;	/* its queue sends reads and atomics, whatever was agreed to */
+	/* How many of those it says that it sends at once, and how many it takes. */
+	__u8 sends_reads;
+	__u8 takes_reads;
 	__u8 nonces[2][16];
 	struct rdma_event_channel *channel;
 	struct rdma_cm_id *ear;
@@ -162,6 +166,8 @@ struct raw {
 	size_t bytes;
 	__u8 retries;		/* how often this side's queue is to try */
 	__u8 rnr_retries;	/* ... what found no receive */
+	__u8 asked_to_send;	/* how many reads and atomics at once */
+	__u8 asked_to_take;
 	union {
 		__u8 data[256];
 		struct raw_request request;
@@ -229,6 +235,8 @@ static inline int raw_event(struct raw *r, double seconds)
 	r->status = event->status;
 	r->retries = event->param.conn.retry_count;
 	r->rnr_retries = event->param.conn.rnr_retry_count;
+	r->asked_to_send = event->param.conn.initiator_depth;
+	r->asked_to_take = event->param.conn.responder_resources;
 	r->bytes = event->param.conn.private_data ? event->param.conn.private_data_len : 0;
 	memset(r->data, 0, sizeof(r->data));
 	memcpy(r->data, event->param.conn.private_data, r->bytes);
@@ -320,18 +328,41 @@ static inline void raw_address(struct sockaddr_in *sin, int port)
 }
 
 /* It is the other side's queue that keeps to the numbers of retries. */
-static inline struct rdma_conn_param raw_param(const void *data, size_t bytes)
+static inline struct rdma_conn_param raw_param(const struct raw *r, const void *data,
+					       size_t bytes)
 {
 	return (struct rdma_conn_param){
 		.private_data = data,
 		.private_data_len = bytes,
-		/* To read from the other side, if it lets us. */
-		.responder_resources = 1,
-		.initiator_depth = 1,
+		.responder_resources = r->takes_reads,
+		.initiator_depth = r->sends_reads,
 		.flow_control = 1,
 		.retry_count = RAW_FOR_EVER - 1,
-		.rnr_retry_count = RAW_FOR_EVER - 1,
+		.rnr_retry_count = r->is_endless ? RAW_FOR_EVER : RAW_FOR_EVER - 1,
+		.qp_num = r->id && r->id->qp ? r->id->qp->qp_num : 0,
 	};
+}
+
+/*
+ * Through its states by hand: how many reads and atomics were agreed to is for each side's
+ * own queue to keep to.
+ */
+static inline int raw_make_greedy(struct raw *r, struct ibv_qp *qp)
+{
+	static const enum ibv_qp_state states[] = { IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS };
+
+	for (int i = 0; i < 3; i++) {
+		struct ibv_qp_attr attr = { .qp_state = states[i] };
+		int mask, err;
+
+		if (rdma_init_qp_attr(r->id, &attr, &mask))
+			return -errno;
+		attr.max_rd_atomic = 1;
+		err = -ibv_modify_qp(qp, &attr, mask);
+		if (err)
+			return err;
+	}
+	return 0;
 }
 
 /* ---- the lower rank's side ---- */
@@ -358,14 +389,13 @@ static inline struct raw_request raw_request(struct raw *r)
 /* Connect, with these bytes; how that ended: an event's kind, or -errno. */
 static inline int raw_connect(struct raw *r, const void *data, size_t bytes)
 {
-	struct rdma_conn_param param = raw_param(data, bytes);
 	struct sockaddr_in source, destination;
+	struct rdma_conn_param param;
+	struct ibv_qp *qp;
 	int kind, err;
 
 	raw_address(&source, 0);
 	raw_address(&destination, MESH_PORT);
-	if (r->is_endless)
-		param.rnr_retry_count = RAW_FOR_EVER;
 	r->channel = rdma_create_event_channel();
 	if (!r->channel || rdma_create_id(r->channel, &r->id, NULL, RDMA_PS_TCP))
 		return -errno;
@@ -378,9 +408,16 @@ static inline int raw_connect(struct raw *r, const void *data, size_t bytes)
 	err = raw_queue(r);
 	if (err)
 		return err;
-	if (rdma_connect(r->id, &param))
-		return -errno;
-	kind = raw_event(r, 20);
+	param = raw_param(r, data, bytes);
+	qp = r->id->qp;
+	/* What librdmacm does not know of it leaves alone. */
+	if (r->is_greedy)
+		r->id->qp = NULL;
+	kind = rdma_connect(r->id, &param) ? -errno : raw_event(r, 20);
+	if (kind == RDMA_CM_EVENT_CONNECT_RESPONSE)
+		kind = raw_make_greedy(r, qp) ?: rdma_establish(r->id) ? -errno :
+		       RDMA_CM_EVENT_ESTABLISHED;
+	r->id->qp = qp;
 	if (kind == RDMA_CM_EVENT_ESTABLISHED)
 		memcpy(r->nonces[1], r->accept.nonce, sizeof(r->nonces[1]));
 	return kind;
@@ -412,14 +449,21 @@ static inline int raw_requested(struct raw *r)
 
 static inline int raw_accept(struct raw *r, const void *data, size_t bytes)
 {
-	struct rdma_conn_param param = raw_param(data, bytes);
+	struct rdma_conn_param param;
+	struct ibv_qp *qp;
 	int err = raw_queue(r);
 
 	if (err)
 		return err;
-	if (r->is_endless)
-		param.rnr_retry_count = RAW_FOR_EVER;
-	return rdma_accept(r->id, &param) ? -errno : 0;
+	param = raw_param(r, data, bytes);
+	qp = r->id->qp;
+	if (r->is_greedy) {
+		err = raw_make_greedy(r, qp);
+		r->id->qp = NULL;
+	}
+	err = err ?: rdma_accept(r->id, &param) ? -errno : 0;
+	r->id->qp = qp;
+	return err;
 }
 
 /* ---- proofs ---- */
@@ -618,14 +662,50 @@ static inline int raw_write(struct raw *r, const struct raw_ring *ring, size_t o
 }
 
 /*
- * Read what was opened for writing, into what was 0xee: how that ended. Only the queue of
- * who has accepted issues a read: that of who has connected keeps back what the other
- * side did not agree to.
+ * Read what was opened for writing, or change it by an atomic, by a greedy one: how that
+ * ended. A compare-and-swap does so if @value is there.
  */
-static inline int raw_read(struct raw *r, __u32 rkey, __u64 address, size_t bytes)
+static inline int raw_take(struct raw *r, enum ibv_wr_opcode opcode, __u32 rkey, __u64 address,
+			   __u64 value)
 {
-	memset(r->memory + RAW_SEND_AT, 0xee, bytes);
-	return raw_post(r, IBV_WR_RDMA_READ, NULL, bytes, rkey, address, 0) ?: raw_sent(r);
+	struct ibv_sge sge = {
+		.addr = (unsigned long)r->memory + RAW_SEND_AT,
+		.length = sizeof(value),
+		.lkey = r->mr->lkey,
+	};
+	struct ibv_send_wr wr = {
+		.wr_id = RAW_RECEIVES,
+		.sg_list = &sge,
+		.num_sge = 1,
+		.opcode = opcode,
+		.send_flags = IBV_SEND_SIGNALED,
+	}, *bad;
+	int err;
+
+	if (opcode == IBV_WR_RDMA_READ) {
+		wr.wr.rdma.remote_addr = address;
+		wr.wr.rdma.rkey = rkey;
+	} else {
+		wr.wr.atomic.remote_addr = address;
+		wr.wr.atomic.rkey = rkey;
+		wr.wr.atomic.compare_add = value;
+		wr.wr.atomic.swap = ~value;
+	}
+	memset(r->memory + RAW_SEND_AT, 0xee, sizeof(value));
+	err = -ibv_post_send(r->id->qp, &wr, &bad);
+	if (err)
+		return err;
+	r->sending++;
+	return raw_sent(r);
+}
+
+/* ... and whether anything of it came here. */
+static inline bool raw_has_taken(const struct raw *r)
+{
+	__u64 value;
+
+	memcpy(&value, r->memory + RAW_SEND_AT, sizeof(value));
+	return value != 0xeeeeeeeeeeeeeeeeULL;
 }
 
 /*
