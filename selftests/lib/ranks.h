@@ -149,11 +149,23 @@ static inline long ranks_rounds(long full)
 	return full / divisor ? full / divisor : 1;
 }
 
+/* Seconds that a process has computed, with all its threads; or -1. */
+static inline double ranks_cpu(pid_t pid)
+{
+	struct timespec t;
+	clockid_t clock;
+
+	if (clock_getcpuclockid(pid, &clock) || clock_gettime(clock, &t))
+		return -1;
+	return t.tv_sec + t.tv_nsec / 1e9;
+}
+
 /* What a call gave, when, and what was said, for the test to look at. */
 struct ranks_outcome {
 	int done;
 	int err;
 	double at;
+	double cpu;
 	char said[512];
 };
 
@@ -162,6 +174,7 @@ static inline int ranks_record(struct ranks_outcome *o, struct kcr_world *w,
 			       int err)
 {
 	o->at = ranks_now();
+	o->cpu = ranks_cpu(0);
 	o->err = err;
 	snprintf(o->said, sizeof(o->said), "%s", kcr_error(w));
 	__atomic_store_n(&o->done, 1, __ATOMIC_RELEASE);

@@ -15,6 +15,7 @@
 #define SOON	2.0
 /* Nothing here takes longer, unless it hangs. */
 #define LONG	60.0
+#define BYTES_16_MIB	(16u << 20)
 
 /* What a rank does instead of its call number @at. */
 enum act {
@@ -369,21 +370,24 @@ TEST_F_TIMEOUT(death, abort_codes, 60)
 static void see_timeout(struct __test_metadata *_metadata,
 			struct _test_data_death *self, const char *text)
 {
+	double timeout = atof(getenv("KCR_TIMEOUT"));
 	int r, exactly = 0;
+	char after[32];
 
+	snprintf(after, sizeof(after), "after %.1f s", timeout);
 	see(_metadata, self, 1 << 2, -ETIMEDOUT, text, self->scene.shared->acted,
-	    2.0 + SOON);
+	    timeout + SOON);
 	for (r = 0; r < RANKS; r++) {
 		const char *said = self->scene.shared->outcome[r].said;
 
 		if (r == 2)
 			continue;
 		EXPECT_GE(self->scene.shared->outcome[r].at,
-			  self->scene.shared->acted + 1.9);
+			  self->scene.shared->acted + timeout - 0.1);
 		EXPECT_EQ(NULL, strstr(said, "rank 0"));
 		EXPECT_EQ(NULL, strstr(said, "rank 1"));
 		EXPECT_EQ(NULL, strstr(said, "rank 3"));
-		exactly += !!strstr(said, "after 2.0 s");
+		exactly += !!strstr(said, after);
 	}
 	/* The first whose time was up; the others began a little later. */
 	EXPECT_LT(0, exactly);
@@ -454,6 +458,54 @@ TEST_F_TIMEOUT(death, stopped_in_mid_allreduce, 240)
 	}
 }
 
+/* What the ranks other than rank 2 have computed by now. */
+static void take_cpu(const struct ranks *r, double *cpu)
+{
+	int rank;
+
+	for (rank = 0; rank < RANKS; rank++)
+		cpu[rank] = rank == 2 ? 0 : ranks_cpu(r->pid[rank]);
+}
+
+/* Who waits sleeps, most of the time, and does not spin. */
+static void expect_asleep(struct __test_metadata *_metadata, int rank, double cpu,
+			  double seconds)
+{
+	TH_LOG("rank %d computed for %.3f s of %.3f s", rank, cpu, seconds);
+	EXPECT_LE(0, cpu);
+	EXPECT_LT(cpu, seconds / 4);
+}
+
+/* 16 MiB: the others have begun with it, and wait in the middle, in more than one way. */
+TEST_F_TIMEOUT(death, stopped_in_16_mib, 120)
+{
+	static const char *const algorithms[] = { "owner", "chain" };
+	double cpu[RANKS];
+	int i, r;
+
+	/* Longer than a slow machine is busy with what the others have in their hands. */
+	setenv("KCR_TIMEOUT", "4", 1);
+	self->scene.count = BYTES_16_MIB / sizeof(float);
+	for (i = 0; i < 2; i++) {
+		setenv("KCR_ALGO", algorithms[i], 1);
+		start(_metadata, self);
+		let_run(_metadata, self, 1);
+		self->scene.shared->acted = ranks_now();
+		ranks_kill(&self->r, 2, SIGSTOP);
+		take_cpu(&self->r, cpu);
+		see_timeout(_metadata, self, "no word from rank 2 after ");
+		for (r = 0; r < RANKS; r++) {
+			struct ranks_outcome *o = &self->scene.shared->outcome[r];
+
+			if (r != 2)
+				expect_asleep(_metadata, r, o->cpu - cpu[r],
+					      o->at - self->scene.shared->acted);
+		}
+		ranks_end(&self->r);
+		self->started = 0;
+	}
+}
+
 /* Calls go on as if nothing had been, and who waits says so, once. */
 TEST_F_TIMEOUT(death, continued_in_time, 120)
 {
@@ -518,6 +570,62 @@ static int reduce_and_compare(int rank, void *arg)
 	free(x);
 	free(want);
 	return 0;
+}
+
+/* One sum of 16 MiB, which all begin together with whoever stops them. */
+static int sum_16_mib(int rank, void *arg)
+{
+	const size_t count = BYTES_16_MIB / sizeof(float);
+	struct shared *shared = arg;
+	float *x = malloc(BYTES_16_MIB), *want = malloc(BYTES_16_MIB);
+	struct kcr_world *w;
+
+	RANK_TRUE(x && want);
+	data_fill(x, count, KCR_F32, rank, 1);
+	RANK_OK(NULL, data_expect(want, count, KCR_F32, KCR_SUM, RANKS, 1));
+	RANK_OK(NULL, kcr_world_create(NULL, &w));
+	ranks_meet(&shared->meeting, RANKS + 1);
+	RANK_OK(w, kcr_allreduce(w, x, x, count, KCR_F32, KCR_SUM));
+	shared->progress[rank] = 1;
+	RANK_TRUE(data_differ(want, x, count, KCR_F32) < 0);
+	RANK_OK(NULL, kcr_world_destroy(w));
+	free(x);
+	free(want);
+	return 0;
+}
+
+TEST_F_TIMEOUT(death, continued_in_16_mib, 240)
+{
+	struct shared *shared = self->scene.shared;
+	double cpu[RANKS], now[RANKS], begin;
+	int round, r, stopped = 0;
+
+	for (round = 0; round < 10 && stopped < 2; round++) {
+		memset(shared, 0, sizeof(*shared));
+		self->started = 1;
+		ASSERT_EQ(0, ranks_start(&self->r, RANKS, sum_16_mib, shared));
+		ranks_meet(&shared->meeting, RANKS + 1);
+		ranks_sleep(0.003 * round);
+		ranks_kill(&self->r, 2, SIGSTOP);
+		begin = ranks_now();
+		take_cpu(&self->r, cpu);
+		ranks_sleep(1.5);
+		take_cpu(&self->r, now);
+		/* It may have been too late for that. */
+		if (!shared->progress[2]) {
+			stopped++;
+			for (r = 0; r < RANKS; r++)
+				if (r != 2)
+					expect_asleep(_metadata, r, now[r] - cpu[r],
+						      ranks_now() - begin);
+		}
+		ranks_kill(&self->r, 2, SIGCONT);
+		EXPECT_EQ(0, ranks_wait(&self->r, LONG));
+		EXPECT_EQ(0, ranks_report(&self->r));
+		ranks_end(&self->r);
+		self->started = 0;
+	}
+	EXPECT_EQ(2, stopped);
 }
 
 /* Stop and continue ranks at random while they reduce: all bits are right. */
