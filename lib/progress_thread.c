@@ -65,6 +65,7 @@ int progress_thread_start(struct kcr_world *w)
 	pthread_cond_init(&p->work, NULL);
 	err = pthread_create(&p->thread, NULL, run, p);
 	if (err) {
+		pthread_cond_destroy(&p->work);
 		free(p);
 		return kcr_fail(NULL, -err, "no progress thread: %s",
 				strerror(err));

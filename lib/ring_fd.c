@@ -90,6 +90,8 @@ static int start(struct ring_watch *watch)
 	err = pthread_create(&watch->thread, NULL, run, watch);
 	if (!err)
 		return 0;
+	pthread_cond_destroy(&watch->drained);
+	pthread_mutex_destroy(&watch->lock);
 	close(watch->fd);
 	return kcr_fail(NULL, -err, "ring %u: no thread: %s", watch->ring->number,
 			strerror(err));

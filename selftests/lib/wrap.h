@@ -37,5 +37,13 @@ int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attr,
 			  void *(*fn)(void *), void *arg);
 int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr,
 			  void *(*fn)(void *), void *arg);
+int __real_pthread_mutex_init(pthread_mutex_t *lock, const pthread_mutexattr_t *attr);
+int __wrap_pthread_mutex_init(pthread_mutex_t *lock, const pthread_mutexattr_t *attr);
+int __real_pthread_mutex_destroy(pthread_mutex_t *lock);
+int __wrap_pthread_mutex_destroy(pthread_mutex_t *lock);
+int __real_pthread_cond_init(pthread_cond_t *cond, const pthread_condattr_t *attr);
+int __wrap_pthread_cond_init(pthread_cond_t *cond, const pthread_condattr_t *attr);
+int __real_pthread_cond_destroy(pthread_cond_t *cond);
+int __wrap_pthread_cond_destroy(pthread_cond_t *cond);
 
 #endif /* KCR_TEST_WRAP_H */

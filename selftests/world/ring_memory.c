@@ -19,7 +19,7 @@
 #define VICTIM	1
 
 static __thread long countdown;		/* the call that fails, from 1; 0: none */
-static long alive;			/* allocations that were not freed; atomic */
+static long alive;			/* allocations, locks and conditions; atomic */
 
 static int fails(void)
 {
@@ -84,6 +84,30 @@ int __wrap_eventfd(unsigned int value, int flags)
 {
 	errno = ENFILE;
 	return fails() ? -1 : __real_eventfd(value, flags);
+}
+
+int __wrap_pthread_mutex_init(pthread_mutex_t *lock, const pthread_mutexattr_t *attr)
+{
+	__atomic_fetch_add(&alive, 1, __ATOMIC_RELAXED);
+	return __real_pthread_mutex_init(lock, attr);
+}
+
+int __wrap_pthread_mutex_destroy(pthread_mutex_t *lock)
+{
+	__atomic_fetch_sub(&alive, 1, __ATOMIC_RELAXED);
+	return __real_pthread_mutex_destroy(lock);
+}
+
+int __wrap_pthread_cond_init(pthread_cond_t *cond, const pthread_condattr_t *attr)
+{
+	__atomic_fetch_add(&alive, 1, __ATOMIC_RELAXED);
+	return __real_pthread_cond_init(cond, attr);
+}
+
+int __wrap_pthread_cond_destroy(pthread_cond_t *cond)
+{
+	__atomic_fetch_sub(&alive, 1, __ATOMIC_RELAXED);
+	return __real_pthread_cond_destroy(cond);
 }
 
 int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr,
