@@ -129,5 +129,6 @@ uint64_t process_now_ns(void);
 uint64_t process_coarse_ns(void);
 unsigned int process_fork_generation(void);
 int process_random(void *buffer, size_t bytes);
+int process_thread(pthread_t *thread, void *(*fn)(void *), void *arg);
 
 #endif /* KCR_H */

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * The process: its clock, its random bytes, and whether it was forked.
+ * The process: its clock, its random bytes, its threads, and whether it was forked.
  *
  * A world belongs to the process that joined. getpid() is a system call, so
  * a forked child is told by a counter that a fork handler moves.
  */
 #include <errno.h>
+#include <signal.h>
 #include <sys/random.h>
 #include <time.h>
 #include "kcr.h"
@@ -59,4 +60,20 @@ int process_random(void *buffer, size_t bytes)
 	if (got < 0)
 		return -errno;
 	return got == (ssize_t)bytes ? 0 : -EIO;
+}
+
+/*
+ * A thread of the library's own. Signals are the program's: one that it waits for, or has
+ * blocked in its threads, must not be taken by this. A positive errno, as pthread_create().
+ */
+int process_thread(pthread_t *thread, void *(*fn)(void *), void *arg)
+{
+	sigset_t all, before;
+	int err;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	err = pthread_create(thread, NULL, fn, arg);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return err;
 }

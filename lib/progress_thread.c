@@ -63,7 +63,7 @@ int progress_thread_start(struct kcr_world *w)
 		return kcr_fail(NULL, -ENOMEM, "no memory for a thread");
 	p->world = w;
 	pthread_cond_init(&p->work, NULL);
-	err = pthread_create(&p->thread, NULL, run, p);
+	err = process_thread(&p->thread, run, p);
 	if (err) {
 		pthread_cond_destroy(&p->work);
 		free(p);

@@ -87,7 +87,7 @@ static int start(struct ring_watch *watch)
 				watch->ring->number, strerror(errno));
 	pthread_mutex_init(&watch->lock, NULL);
 	pthread_cond_init(&watch->drained, NULL);
-	err = pthread_create(&watch->thread, NULL, run, watch);
+	err = process_thread(&watch->thread, run, watch);
 	if (!err)
 		return 0;
 	pthread_cond_destroy(&watch->drained);

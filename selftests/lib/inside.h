@@ -35,6 +35,7 @@ struct inside {
 	struct ranks place;
 	int n;
 	uint64_t timeout_ms;		/* 0: the default */
+	int progress_thread;
 	struct inside_rank ranks[INSIDE_MAX];
 	int (*fn)(int rank, struct kcr_world *w, void *arg);
 	void *arg;
@@ -87,6 +88,7 @@ static inline int inside_come(int rank, struct kcr_world *w, void *arg)
 	config.local_size = in->n;
 	if (in->timeout_ms)
 		config.timeout_ms = in->timeout_ms;
+	config.progress_thread = in->progress_thread;
 	RANK_OK(NULL, kcr_world_create(&config, &in->ranks[rank].w));
 	return 0;
 }

@@ -6,6 +6,7 @@
  * Ranks are threads of the test (lib/inside.h). The linker gives the library's calls to
  * the functions below (--wrap), which fail once in the thread that is to.
  */
+#include <signal.h>
 #include <stdarg.h>
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
@@ -20,6 +21,7 @@
 
 static __thread long countdown;		/* the call that fails, from 1; 0: none */
 static long alive;			/* allocations, locks and conditions; atomic */
+static int deaf, hearing;		/* threads of the library's, by whether signals reach them */
 
 static int fails(void)
 {
@@ -110,9 +112,28 @@ int __wrap_pthread_cond_destroy(pthread_cond_t *cond)
 	return __real_pthread_cond_destroy(cond);
 }
 
+/* A thread begins with the signals blocked that its maker has blocked. */
+static int blocks_signals(void)
+{
+	sigset_t now;
+
+	pthread_sigmask(SIG_BLOCK, NULL, &now);
+	for (int sig = 1; sig <= SIGRTMAX; sig++) {
+		if (sig == SIGKILL || sig == SIGSTOP || (sig >= 32 && sig < SIGRTMIN))
+			continue;
+		if (!sigismember(&now, sig))
+			return 0;
+	}
+	return 1;
+}
+
 int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr,
 			  void *(*fn)(void *), void *arg)
 {
+	/* Not the test's own, which are ranks. */
+	if (fn != inside_run)
+		__atomic_fetch_add(blocks_signals() ? &deaf : &hearing, 1,
+				   __ATOMIC_RELAXED);
 	return fails() ? EAGAIN : __real_pthread_create(thread, attr, fn, arg);
 }
 
@@ -234,6 +255,24 @@ TEST_F(memory, what_a_descriptor_needs)
 		EXPECT_EQ(before, alive);
 	}
 	EXPECT_LE(0, kcr_ring_fd(a.rings[1]));
+	ASSERT_EQ(0, inside_each(&self->in, drop, &a));
+}
+
+/* They are the program's: one that its own threads block must not go to one of the library's. */
+TEST_F(memory, threads_that_take_no_signals)
+{
+	struct attempt a = { .flags = variant->flags };
+	struct inside in = { .progress_thread = 1 };
+
+	deaf = 0;
+	ASSERT_EQ(0, inside_open(&in, 2));
+	EXPECT_EQ(2, deaf);
+	inside_close(&in);
+	ASSERT_EQ(0, inside_each(&self->in, make, &a));
+	ASSERT_LE(0, kcr_ring_fd(a.rings[1]));
+	EXPECT_EQ(3, deaf);
+	EXPECT_EQ(0, hearing);
+	EXPECT_FALSE(blocks_signals());
 	ASSERT_EQ(0, inside_each(&self->in, drop, &a));
 }
 
