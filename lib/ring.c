@@ -142,7 +142,7 @@ static void open_tx(struct kcr_ring *ring, const struct ring_lane *lane)
 	ring->to[tx->peer] = tx;
 }
 
-static void open_rx(struct kcr_ring *ring, const struct ring_lane *lane)
+static int open_rx(struct kcr_ring *ring, const struct ring_lane *lane)
 {
 	struct ring_rx *rx = &ring->rx[ring->rx_count++];
 
@@ -154,20 +154,22 @@ static void open_rx(struct kcr_ring *ring, const struct ring_lane *lane)
 	};
 	pthread_mutex_init(&rx->ack_lock, NULL);
 	ring_count(rx->ack, 0);
-	if (rx->remote)
-		ring_mesh_ack(ring, rx);
 	ring->from[rx->peer] = rx;
+	return rx->remote ? ring_mesh_ack(ring, rx) : 0;
 }
 
 /* All is mapped. Nobody sends before all ranks have come here. */
-static void open_lanes(struct kcr_ring *ring)
+static int open_lanes(struct kcr_ring *ring)
 {
-	for (size_t i = 0; i < ring->count; i++) {
+	int err = 0;
+
+	for (size_t i = 0; i < ring->count && !err; i++) {
 		if (ring->lanes[i].desc.source == ring->rank)
 			open_tx(ring, &ring->lanes[i]);
 		if (ring->lanes[i].desc.destination == ring->rank)
-			open_rx(ring, &ring->lanes[i]);
+			err = open_rx(ring, &ring->lanes[i]);
 	}
+	return err;
 }
 
 /* Can every lane be carried? The same on every rank. */
@@ -198,12 +200,8 @@ static int connect_lanes(struct kcr_ring *ring)
 	if (err)
 		return err;
 	err = ring_vote(ring, alloc_ends(ring) ?: ops->attach(ring, note), note);
-	if (!err) {
-		err = ops->map(ring);
-		if (!err)
-			open_lanes(ring);
-		err = ring_vote(ring, err, "");
-	}
+	if (!err)
+		err = ring_vote(ring, ops->map(ring) ?: open_lanes(ring), "");
 	if (!err)
 		return 0;
 	ops->detach(ring);

@@ -78,9 +78,10 @@ struct ring_tx {
  * @err: why nothing comes from here any more, or 0; atomic
  * @bad: the message that it is about
  * @is_told: a poll has returned it, or has had to tell of the world's end; atomic
- * @ack_lock: for acknowledging: the two that follow
+ * @ack_lock: for acknowledging: the three that follow
  * @ack: written here
  * @acked: what was written last
+ * @told: what was sent of it last to a source on another node
  * @received: counts; from here on atomic
  */
 struct ring_rx {
@@ -94,7 +95,7 @@ struct ring_rx {
 	bool is_told;
 	pthread_mutex_t ack_lock;
 	struct kcr_ack *ack;
-	uint64_t acked;
+	uint64_t acked, told;
 	uint64_t received, bytes, lost, torn, corrupt, max_lag;
 } __attribute__((aligned(KCR_CACHE_LINE)));
 

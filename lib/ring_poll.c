@@ -280,6 +280,19 @@ static int move_count(struct kcr_ring *ring, struct ring_rx *rx, uint64_t sequen
 	return 1;
 }
 
+/* Send the counter to another node, if it was not. One that could not be goes with the next. */
+static int tell_source(struct kcr_ring *ring, struct ring_rx *rx)
+{
+	int err;
+
+	if (rx->told == rx->acked)
+		return 0;
+	err = ring_mesh_ack(ring, rx);
+	if (!err)
+		rx->told = rx->acked;
+	return err;
+}
+
 KCR_PUBLIC int kcr_ring_ack(struct kcr_ring *ring, int origin, uint64_t sequence)
 {
 	struct ring_rx *rx;
@@ -298,8 +311,8 @@ KCR_PUBLIC int kcr_ring_ack(struct kcr_ring *ring, int origin, uint64_t sequence
 				(unsigned long long)sequence);
 	pthread_mutex_lock(&rx->ack_lock);
 	result = move_count(ring, rx, sequence);
-	if (result > 0 && rx->remote && !ring_is_raw(ring))
-		result = ring_mesh_ack(ring, rx);
+	if (result >= 0 && rx->remote && !ring_is_raw(ring))
+		result = tell_source(ring, rx);
 	pthread_mutex_unlock(&rx->ack_lock);
 	if (result > 0 && !ring_is_raw(ring))
 		link_wake(ring->link, origin);

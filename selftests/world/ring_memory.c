@@ -15,12 +15,14 @@
 #include "inside.h"
 #include "ring.h"
 #include "wrap.h"
+#include "../../lib/ring.h"
 
 #define RANKS	3
 #define VICTIM	1
 
 static __thread long countdown;		/* the call that fails, from 1; 0: none */
 static long alive;			/* allocations, locks and conditions; atomic */
+static int takes_acks, acks;		/* in the module's place; how many */
 static int deaf, hearing;		/* threads of the library's, by whether signals reach them */
 
 static int fails(void)
@@ -137,13 +139,16 @@ int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr,
 	return fails() ? EAGAIN : __real_pthread_create(thread, attr, fn, arg);
 }
 
-/* Those that make something. */
+/* Those that make something, and those that send acknowledgements, which may go nowhere. */
 int __wrap_ioctl(int fd, unsigned long request, void *arg)
 {
-	if (request != KCR_IOCTL_WINDOW || !fails())
-		return __real_ioctl(fd, request, arg);
 	errno = ENOMEM;
-	return -1;
+	if ((request == KCR_IOCTL_WINDOW || request == KCR_IOCTL_ACK) && fails())
+		return -1;
+	if (request != KCR_IOCTL_ACK || !takes_acks)
+		return __real_ioctl(fd, request, arg);
+	acks++;
+	return 0;
 }
 
 struct attempt {
@@ -255,6 +260,44 @@ TEST_F(memory, what_a_descriptor_needs)
 		EXPECT_EQ(before, alive);
 	}
 	EXPECT_LE(0, kcr_ring_fd(a.rings[1]));
+	ASSERT_EQ(0, inside_each(&self->in, drop, &a));
+}
+
+/* Over a lane between nodes, as far as the library sees: the module is the test. */
+TEST_F(memory, an_acknowledgement_that_is_not_sent)
+{
+	static const struct kcr_lane_status status;
+	struct attempt a = { .flags = variant->flags };
+	struct ring_inbox box = { .rank = 1 };
+	int sends = !variant->flags;	/* on a raw lane nobody waits for it */
+	struct ring_rx *rx;
+
+	ASSERT_EQ(0, inside_each(&self->in, make, &a));
+	box.ring = a.rings[1];
+	rx = a.rings[1]->from[0];
+	rx->remote = &status;
+	takes_acks = 1;
+	acks = 0;
+	for (uint64_t n = 1; n <= 3; n++)
+		ASSERT_EQ(n, ring_send(a.rings[0], 0, 1, n, 0));
+	ASSERT_EQ(3, kcr_ring_poll(a.rings[1], ring_receive, &box));
+	for (int i = 0; i < 2 && sends; i++) {
+		countdown = 1;
+		EXPECT_EQ(-ENOMEM, kcr_ring_ack(a.rings[1], 0, 2));
+		EXPECT_EQ(0, countdown);
+		EXPECT_EQ(0, acks);
+	}
+	/* Whatever is acknowledged next, the source hears of it. */
+	EXPECT_EQ(0, kcr_ring_ack(a.rings[1], 0, 1));
+	EXPECT_EQ(sends, acks);
+	EXPECT_EQ(0, kcr_ring_ack(a.rings[1], 0, 2));
+	EXPECT_EQ(sends, acks);
+	EXPECT_EQ(0, kcr_ring_ack(a.rings[1], 0, 3));
+	EXPECT_EQ(2 * sends, acks);
+	EXPECT_EQ(0, kcr_ring_ack(a.rings[1], 0, 3));
+	EXPECT_EQ(2 * sends, acks);
+	takes_acks = 0;
+	rx->remote = NULL;
 	ASSERT_EQ(0, inside_each(&self->in, drop, &a));
 }
 
