@@ -157,11 +157,29 @@ static int64_t try_to_send(struct ring_wait *wait)
 	return result;
 }
 
+/* Between nodes: is it the destination that the sender waits for? Else it is the device. */
+static bool waits_for_peer(const struct kcr_ring *ring, struct ring_tx *tx)
+{
+	bool does;
+
+	pthread_mutex_lock(&tx->lock);
+	does = !ring_is_raw(ring) && is_full(tx) && ring_mesh_has_place(tx);
+	pthread_mutex_unlock(&tx->lock);
+	return does;
+}
+
 static void no_room(const struct ring_wait *wait, double seconds, char *text,
 		    size_t size)
 {
 	const struct ring_tx *tx = wait->tx;
 
+	if (tx->remote && !waits_for_peer(wait->ring, wait->tx)) {
+		snprintf(text, size,
+			 "ring %u: lane %d -> %d: the RDMA device has had no room for a message to rank %d for %.1f s",
+			 wait->ring->number, wait->ring->rank, tx->peer, tx->peer,
+			 seconds);
+		return;
+	}
 	snprintf(text, size,
 		 "ring %u: lane %d -> %d is full: rank %d has not acknowledged any of %u messages for %.1f s",
 		 wait->ring->number, wait->ring->rank, tx->peer, tx->peer,

@@ -553,6 +553,33 @@ TEST_F(hostile, a_lane_between_nodes_has_more_patience)
 	ack->sequence = 0;
 }
 
+/* There, a sender may also wait for the device, on raw lanes too; it says for whom. */
+TEST_F(hostile, whom_a_sender_waits_for)
+{
+	static const struct kcr_lane_status busy, idle = { .done = DEPTH };
+	struct ring_tx *tx;
+
+	for (unsigned int flags = 0; flags < 2; flags++) {
+		MAKE(flags, PATIENCE);
+		tx = self->r[0]->to[1];
+		for (uint64_t n = 1; n <= DEPTH; n++)
+			ASSERT_EQ(n, SEND(n));
+		ASSERT_EQ(DEPTH, POLL());
+		tx->remote = &idle;
+		if (!flags) {
+			EXPECT_EQ(-EAGAIN, SEND(DEPTH + 1));
+			EXPECT_NE(NULL, strstr(kcr_error(NULL), "rank 1 has not acknowledged"));
+		}
+		tx->remote = &busy;
+		EXPECT_EQ(-EAGAIN, SEND(DEPTH + 1));
+		EXPECT_NE(NULL, strstr(kcr_error(NULL), "lane 0 -> 1: the RDMA device")) {
+			TH_LOG("%s", kcr_error(NULL));
+		}
+		tx->remote = NULL;
+		DROP();
+	}
+}
+
 /* A peer that writes what it may at random: now bytes, now what looks like a message. */
 struct vandal {
 	const struct slots *slots;
