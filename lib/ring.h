@@ -73,6 +73,8 @@ struct ring_tx {
  * @peer: constant; the source
  * @remote: constant; NULL, or the source is on another node
  * @damage: for who polls: to the next message
+ * @torn_until: until then a poll that has found that message torn takes it for one that is
+ *	landing, and who waits need not wake for it; 0 if none has; atomic
  * @given_up: of a raw lane: the sequence that was found damaged for too long where the
  *	next message should be, which may not have been written yet; 0 if it is not so; atomic
  * @err: why nothing comes from here any more, or 0; atomic
@@ -89,6 +91,7 @@ struct ring_rx {
 	int peer;
 	const struct kcr_lane_status *remote;
 	struct ring_damage damage;
+	uint64_t torn_until;
 	uint64_t given_up;
 	int err;
 	uint64_t bad;
@@ -230,6 +233,7 @@ bool ring_read_count(const struct kcr_ack *ack, uint64_t *sequence);
 
 /* ring_send.c */
 int ring_check_peer(const struct kcr_ring *ring, const struct ring_tx *tx);
+uint64_t ring_patience(const struct kcr_ring *ring, bool is_remote);
 bool ring_is_stuck(const struct kcr_ring *ring, bool is_remote,
 		   struct ring_damage *damage, uint64_t found);
 

@@ -46,6 +46,17 @@ static void skip_to(struct ring_rx *rx, uint64_t sequence)
 	__atomic_store_n(&rx->slots.next, sequence, __ATOMIC_RELAXED);
 }
 
+static void set_torn_until(struct ring_rx *rx, uint64_t ns)
+{
+	__atomic_store_n(&rx->torn_until, ns, __ATOMIC_RELAXED);
+}
+
+static void no_damage(struct ring_rx *rx)
+{
+	rx->damage.since_ns = 0;
+	set_torn_until(rx, 0);
+}
+
 /* Is the message behind the one that is due a whole one? */
 static bool has_next(const struct kcr_ring *ring, const struct ring_rx *rx)
 {
@@ -65,13 +76,16 @@ static bool has_next(const struct kcr_ring *ring, const struct ring_rx *rx)
  */
 static bool on_damage(const struct kcr_ring *ring, struct ring_rx *rx, uint64_t found)
 {
-	if (!ring_is_stuck(ring, rx->remote, &rx->damage, found))
+	if (!ring_is_stuck(ring, rx->remote, &rx->damage, found)) {
+		set_torn_until(rx, rx->damage.since_ns +
+			       ring_patience(ring, rx->remote));
 		return false;
+	}
 	if (ring_is_raw(ring) && found != rx->slots.next && !has_next(ring, rx)) {
 		__atomic_store_n(&rx->given_up, found, __ATOMIC_RELAXED);
 		return false;
 	}
-	rx->damage.since_ns = 0;
+	no_damage(rx);
 	ring_add(&rx->corrupt, 1);
 	if (!ring_is_raw(ring)) {
 		break_lane(rx, -EBADMSG, rx->slots.next);
@@ -91,7 +105,7 @@ static bool on_lap(const struct kcr_ring *ring, struct ring_rx *rx,
 {
 	uint64_t oldest = sequence - rx->slots.depth + 1;
 
-	rx->damage.since_ns = 0;
+	no_damage(rx);
 	if (!ring_is_raw(ring)) {
 		break_lane(rx, -EOVERFLOW, rx->slots.next);
 		return false;
@@ -156,7 +170,7 @@ static enum ring_look look(struct kcr_ring *ring, struct ring_rx *rx,
 static void deliver(struct polling *p, struct ring_rx *rx,
 		    const struct ring_view *view)
 {
-	rx->damage.since_ns = 0;
+	no_damage(rx);
 	skip_to(rx, view->sequence + 1);
 	ring_add(&rx->received, 1);
 	ring_add(&rx->bytes, view->bytes);
@@ -190,7 +204,7 @@ static void poll_lane(struct polling *p, struct ring_rx *rx)
 			others++;
 			break;
 		default:
-			rx->damage.since_ns = 0;
+			no_damage(rx);
 			goes_on = on_writing(p->ring, rx, view.sequence);
 			others++;
 		}

@@ -16,6 +16,12 @@ struct sending {
 	uint32_t bytes;
 };
 
+/* How long something may be torn, in ns. */
+uint64_t ring_patience(const struct kcr_ring *ring, bool is_remote)
+{
+	return is_remote ? ring->remote_patience_ns : ring->patience_ns;
+}
+
 /**
  * ring_is_stuck() - has damage stayed for too long?
  * @ring: the ring
@@ -29,12 +35,11 @@ struct sending {
 bool ring_is_stuck(const struct kcr_ring *ring, bool is_remote,
 		   struct ring_damage *damage, uint64_t found)
 {
-	uint64_t patience = is_remote ? ring->remote_patience_ns : ring->patience_ns;
 	uint64_t now = process_now_ns();
 
 	if (!damage->since_ns || damage->found != found)
 		*damage = (struct ring_damage){ .since_ns = now, .found = found };
-	return now - damage->since_ns > patience;
+	return now - damage->since_ns > ring_patience(ring, is_remote);
 }
 
 static int bad_count(const struct kcr_ring *ring, const struct ring_tx *tx,

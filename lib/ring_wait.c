@@ -54,6 +54,20 @@ static uint64_t lower(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
+/* How long until what is torn is damage, and something to be polled. */
+static uint64_t until_damage(const struct kcr_ring *ring)
+{
+	uint64_t now = process_now_ns(), ns = UINT64_MAX;
+
+	for (size_t i = 0; i < ring->rx_count; i++) {
+		uint64_t until = ring_get(&ring->rx[i].torn_until);
+
+		if (until >= now)
+			ns = lower(ns, until - now + 1);
+	}
+	return ns;
+}
+
 /* Once, after so long; @sleep_ns: until it must be asked again. */
 static void warn(const struct ring_wait *w, uint64_t waited, bool *is_warned,
 		 uint64_t *sleep_ns)
@@ -127,6 +141,7 @@ static int64_t sleep_once(struct ring_wait *w, bool *is_warned)
 			result = late(w, waited);
 		} else {
 			ns = lower(PARK_SLICE_NS, w->limit_ns - waited);
+			ns = lower(ns, until_damage(w->ring));
 			warn(w, waited, is_warned, &ns);
 			result = link->carrier->ops->rings->park(link, seen, ns) ?:
 				 -EAGAIN;
@@ -156,8 +171,9 @@ static int64_t wait(struct ring_wait *w)
 	int64_t result;
 	bool is_slow;
 
-	/* Over the mesh, a send that finds a place asks the module. */
-	is_slow = w->is_slow || (w->tx && w->tx->remote);
+	/* Over the mesh, a send that finds a place asks the module; what is torn is verified. */
+	is_slow = w->is_slow || (w->tx ? !!w->tx->remote :
+				 until_damage(w->ring) != UINT64_MAX);
 	result = try_awhile(w, link->spin, is_slow ? 1 : SPIN_CHUNK, link_relax);
 	if (result == -EAGAIN)
 		result = try_awhile(w, link->yield, 1, give_way);
@@ -190,11 +206,27 @@ bool ring_all_left(const struct kcr_ring *ring)
 	return has_any_left;
 }
 
+/*
+ * Is what a poll has found torn still so? Looked at in place: nothing is taken. A poll could
+ * do no more, so that who waits and polls in turn would keep its CPU busy for as long as a
+ * source likes to leave a message half written.
+ */
+static bool is_still_torn(const struct ring_rx *rx, uint64_t next)
+{
+	uint64_t until = ring_get(&rx->torn_until);
+	struct ring_view view;
+
+	return until && process_now_ns() <= until &&
+	       ring_look(&rx->slots, next, NULL, &view) == LOOK_DAMAGED;
+}
+
 /* Is there anything to poll on a lane that has not ended? */
 static bool has_news(const struct kcr_ring *ring, const struct ring_rx *rx)
 {
 	uint64_t next = ring_get(&rx->slots.next), given_up = ring_get(&rx->given_up);
 
+	if (is_still_torn(rx, next))
+		return false;
 	if (ring_has_news(&rx->slots, next, given_up))
 		return true;
 	/* A raw lane goes on behind what was given up or is being overwritten. */

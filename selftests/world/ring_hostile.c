@@ -106,6 +106,13 @@ static unsigned char *slot_of(const struct slots *s, uint64_t sequence)
 	return s->base + (sequence - 1) % s->depth * s->stride;
 }
 
+static int is_readable(int fd, int timeout_ms)
+{
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+
+	return poll(&p, 1, timeout_ms);
+}
+
 /* Is it between payload and guard, where nobody looks? */
 static int is_padding(size_t at, size_t bytes)
 {
@@ -208,6 +215,59 @@ TEST_F(hostile, a_damaged_sequence_and_a_source_that_waits)
 	EXPECT_EQ(2, STAT(1, corrupt) + STAT(1, lost));
 }
 
+/*
+ * What a poll has found torn is nothing to wake up for until it is whole, or damage: else
+ * who waits and polls in turn would never sleep.
+ */
+TEST_F_TIMEOUT(hostile, waiting_while_it_is_torn, 120)
+{
+	static const struct kcr_lane_status status;
+	unsigned char *byte;
+	int fd;
+
+	for (int form = 0; form < 4; form++) {
+		MAKE(form % 2 ? KCR_RING_RAW : 0, 20000000000ull * pace());
+		self->r[1]->remote_patience_ns = self->r[1]->patience_ns;
+		self->r[1]->from[0]->remote = form / 2 ? &status : NULL;
+		fd = kcr_ring_fd(self->r[1]);
+		ASSERT_LE(0, fd);
+		byte = slot_of(self->slots, 1) + KCR_SLOT_PAYLOAD + 24;
+		ASSERT_EQ(1, kcr_ring_send(self->r[0], 1, "a message of some length", 24));
+		/* Of the guard: the length and what is counted are as they were. */
+		*byte ^= 1;
+		EXPECT_EQ(0, kcr_ring_wait(self->r[1], 0));
+		EXPECT_EQ(0, POLL());
+		EXPECT_EQ(-EAGAIN, kcr_ring_wait(self->r[1], 0));
+		EXPECT_EQ(-ETIMEDOUT, kcr_ring_wait(self->r[1], PATIENCE));
+		EXPECT_EQ(0, is_readable(fd, 50));
+		/* Another lane's is there all the same. */
+		ASSERT_EQ(1, ring_send(self->r[2], 2, 1, 1, 0));
+		EXPECT_EQ(0, kcr_ring_wait(self->r[1], 0));
+		EXPECT_EQ(1, is_readable(fd, 20000));
+		EXPECT_EQ(1, POLL());
+		EXPECT_EQ(-EAGAIN, kcr_ring_wait(self->r[1], 0));
+		*byte ^= 1;
+		self->r[1]->link->carrier->ops->rings->kick(self->r[1]->link, 1);
+		EXPECT_EQ(0, kcr_ring_wait(self->r[1], -1));
+		EXPECT_EQ(1, is_readable(fd, 20000));
+		EXPECT_EQ(1, POLL());
+		EXPECT_EQ(0, is_readable(fd, 0));
+
+		/* The next one never gets whole. Nobody need poll for that to be seen. */
+		self->r[1]->patience_ns = 20 * PATIENCE;
+		self->r[1]->remote_patience_ns = 20 * PATIENCE;
+		ASSERT_EQ(2, kcr_ring_send(self->r[0], 1, "a message of some length", 24));
+		slot_of(self->slots, 2)[KCR_SLOT_PAYLOAD] ^= 1;
+		EXPECT_EQ(0, POLL());
+		EXPECT_EQ(0, kcr_ring_wait(self->r[1], -1));
+		EXPECT_EQ(1, is_readable(fd, 20000));
+		EXPECT_EQ(form % 2 ? 0 : -EBADMSG, POLL());
+		EXPECT_EQ(1, STAT(1, corrupt));
+		self->r[1]->from[0]->remote = NULL;
+		DROP();
+	}
+}
+
 /* A source that stops in the middle of a write hides one message, not those behind it. */
 TEST_F(hostile, a_raw_source_that_stops_in_a_write)
 {
@@ -226,13 +286,6 @@ TEST_F(hostile, a_raw_source_that_stops_in_a_write)
 	}
 	EXPECT_EQ(0, STAT(1, corrupt));
 	EXPECT_EQ(0, self->box.wrong);
-}
-
-static int is_readable(int fd, int timeout_ms)
-{
-	struct pollfd p = { .fd = fd, .events = POLLIN };
-
-	return poll(&p, 1, timeout_ms);
 }
 
 /* A lane's error is news once, and hides neither who has left nor the world's end. */
