@@ -664,7 +664,8 @@ struct vandal {
 	const struct slots *slots;
 	struct kcr_ack *ack;
 	uint64_t random;
-	int is_over;
+	long strokes;			/* atomic */
+	int is_over;			/* atomic */
 };
 
 static void vandalise(struct vandal *v)
@@ -699,9 +700,18 @@ static void *vandal_main(void *arg)
 {
 	struct vandal *v = arg;
 
-	while (!__atomic_load_n(&v->is_over, __ATOMIC_RELAXED))
+	while (!__atomic_load_n(&v->is_over, __ATOMIC_RELAXED)) {
 		vandalise(v);
+		__atomic_fetch_add(&v->strokes, 1, __ATOMIC_RELAXED);
+	}
 	return NULL;
+}
+
+#define STROKES		1000
+
+static long strokes_of(const struct vandal *v)
+{
+	return __atomic_load_n(&v->strokes, __ATOMIC_RELAXED);
 }
 
 struct victim {
@@ -736,6 +746,8 @@ static int is_known(int64_t result)
 /* Rank 1 is the vandal: of its lane to 0 the slots are its, of that from 0 the counter. */
 TEST_F_TIMEOUT(hostile, a_peer_at_random, 120)
 {
+	long rounds = ranks_rounds(20000), broken = 0, refused = 0;
+	uint64_t corrupt = 0;
 	int64_t results[4];
 	int k;
 
@@ -749,12 +761,15 @@ TEST_F_TIMEOUT(hostile, a_peer_at_random, 120)
 		v.slots = &self->r[1]->to[0]->slots;
 		v.ack = self->r[1]->from[0]->ack;
 		ASSERT_EQ(0, pthread_create(&thread, NULL, vandal_main, &v));
-		for (long i = 0; i < ranks_rounds(20000); i++) {
+		/* It need not have begun yet, nor be on a CPU all the time. */
+		for (long i = 0; i < rounds || strokes_of(&v) < STROKES; i++) {
 			results[0] = kcr_ring_poll(self->r[0], suffer, &victim);
 			results[1] = ring_send(self->r[0], 0, 1, sent, 0);
 			results[2] = kcr_ring_ack(self->r[0], 1, victim.last);
 			results[3] = i % 1024 ? 0 : kcr_ring_wait(self->r[0], 10000);
 			sent += results[1] > 0;
+			broken += results[0] == -EBADMSG || results[0] == -EOVERFLOW;
+			refused += results[1] < 0 && results[1] != -EAGAIN;
 			for (k = 0; k < 4 && is_known(results[k]); k++)
 				;
 			ASSERT_EQ(4, k) {
@@ -765,8 +780,13 @@ TEST_F_TIMEOUT(hostile, a_peer_at_random, 120)
 		pthread_join(thread, NULL);
 		EXPECT_EQ(0, victim.wrong);
 		EXPECT_EQ(victim.count, STAT(0, received));
+		corrupt += STAT(0, corrupt);
 		DROP();
 	}
+	/* All that it may write was seen to be wrong. */
+	EXPECT_LT(0, broken);
+	EXPECT_LT(0, corrupt);
+	EXPECT_LT(0, refused);
 }
 
 TEST_HARNESS_MAIN
