@@ -475,6 +475,64 @@ static int64_t send_on(struct kcr_ring *ring, uint64_t n)
 	return result;
 }
 
+/* How a counter comes over a slow network: a byte at a time, the complement behind it. */
+struct slow_count {
+	struct kcr_ack *ack;
+	uint64_t from, to;
+	uint64_t now;			/* the one that is being written; atomic */
+};
+
+static void *count_slowly(void *arg)
+{
+	struct slow_count *s = arg;
+	struct kcr_ack image;
+
+	for (uint64_t n = s->from; n <= s->to; n++) {
+		__atomic_store_n(&s->now, n, __ATOMIC_RELEASE);
+		ring_count(&image, n);
+		for (size_t i = 0; i < sizeof(image); i++) {
+			__atomic_store_n((unsigned char *)s->ack + i,
+					 ((unsigned char *)&image)[i], __ATOMIC_RELEASE);
+			ranks_sleep(0.0003);
+		}
+	}
+	return NULL;
+}
+
+/* It goes round the place where more than one byte changes. */
+TEST_F(hostile, a_slow_counter)
+{
+	const uint64_t first = 0x100 - DEPTH - 3;
+	struct slow_count s;
+	struct ring_tx *tx;
+	struct ring_rx *rx;
+	pthread_t writer;
+	uint64_t n;
+
+	MAKE(0, 20000000000ull * pace());
+	tx = self->r[0]->to[1];
+	rx = self->r[1]->from[0];
+	s = (struct slow_count){ .ack = rx->ack, .from = first, .to = 0x108 };
+	tx->slots.next = first;
+	tx->acked = first - 1;
+	ring_count(s.ack, first - 1);
+	for (n = first; n < first + DEPTH; n++)
+		ASSERT_EQ(n, SEND(n));
+	ASSERT_EQ(0, pthread_create(&writer, NULL, count_slowly, &s));
+	/* Each that is acknowledged makes room for one, and nothing else does. */
+	for (; n <= s.to + DEPTH; n++) {
+		ASSERT_EQ(n, send_on(self->r[0], n)) {
+			TH_LOG("%s", kcr_error(NULL));
+		}
+		ASSERT_LE(n - DEPTH, tx->acked);
+		ASSERT_LE(tx->acked, __atomic_load_n(&s.now, __ATOMIC_ACQUIRE));
+	}
+	pthread_join(writer, NULL);
+	EXPECT_EQ(-EAGAIN, SEND(n));
+	EXPECT_EQ(s.to, tx->acked);
+	EXPECT_LT(0, STAT(0, torn));
+}
+
 TEST_F(hostile, counters_that_are_wrong)
 {
 	struct kcr_ack *ack;
