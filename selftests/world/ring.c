@@ -5,6 +5,8 @@
  * Ranks are threads of the test (lib/inside.h), which acts for each of them in turn, so that
  * what is in a lane is known exactly.
  */
+#include <liburing.h>
+#include <sys/epoll.h>
 #include "kselftest_harness.h"
 #include "inside.h"
 #include "ring.h"
@@ -570,6 +572,70 @@ TEST_F(ring, has_a_descriptor)
 	EXPECT_EQ(0, self->box[1].wrong);
 	DROP();
 	EXPECT_EQ(-1, fcntl(fd, F_GETFD));
+}
+
+/* Level: it says so until there is nothing left. Edge: once for each time there is something. */
+TEST_F(ring, has_a_descriptor_for_epoll)
+{
+	struct epoll_event level = { .events = EPOLLIN }, got;
+	struct epoll_event edge = { .events = EPOLLIN | EPOLLET };
+	int by_level, by_edge, fd;
+
+	MAKE(0, { 0, 1, 4, 100 });
+	self->box[1].acks = 1;
+	fd = kcr_ring_fd(self->r[1]);
+	by_level = epoll_create1(0);
+	by_edge = epoll_create1(0);
+	ASSERT_EQ(0, epoll_ctl(by_level, EPOLL_CTL_ADD, fd, &level));
+	ASSERT_EQ(0, epoll_ctl(by_edge, EPOLL_CTL_ADD, fd, &edge));
+	EXPECT_EQ(0, epoll_wait(by_level, &got, 1, 0));
+	EXPECT_EQ(0, epoll_wait(by_edge, &got, 1, 0));
+	for (uint64_t n = 1; n <= 100; n += 2) {
+		ASSERT_EQ(n, ring_send(self->r[0], 0, 1, n, 0));
+		ASSERT_EQ(1, epoll_wait(by_edge, &got, 1, 10000 * pace()));
+		ASSERT_EQ(1, epoll_wait(by_level, &got, 1, 0));
+		/* More of the same. */
+		ASSERT_EQ(n + 1, ring_send(self->r[0], 0, 1, n + 1, 0));
+		ASSERT_EQ(0, epoll_wait(by_edge, &got, 1, 0));
+		ASSERT_EQ(1, epoll_wait(by_level, &got, 1, 0));
+		ASSERT_EQ(2, kcr_ring_poll(self->r[1], ring_receive, &self->box[1]));
+		ASSERT_EQ(0, epoll_wait(by_edge, &got, 1, 0));
+		ASSERT_EQ(0, epoll_wait(by_level, &got, 1, 0));
+	}
+	EXPECT_EQ(0, self->box[1].wrong);
+	close(by_level);
+	close(by_edge);
+}
+
+TEST_F(ring, has_a_descriptor_for_io_uring)
+{
+	struct __kernel_timespec limit = { .tv_sec = 10 * pace() };
+	struct io_uring_cqe *cqe;
+	struct io_uring uring;
+	int fd;
+
+	if (io_uring_queue_init(4, &uring, 0))
+		SKIP(return, "no io_uring here");
+	MAKE(0, { 0, 1, 4, 100 });
+	self->box[1].acks = 1;
+	fd = kcr_ring_fd(self->r[1]);
+	for (uint64_t n = 1; n <= 100; n++) {
+		/* Now before the message, now behind it. */
+		if (n % 2)
+			ASSERT_EQ(n, ring_send(self->r[0], 0, 1, n, 0));
+		io_uring_prep_poll_add(io_uring_get_sqe(&uring), fd, POLLIN);
+		ASSERT_EQ(1, io_uring_submit(&uring));
+		if (!(n % 2)) {
+			ASSERT_EQ(-EAGAIN, io_uring_peek_cqe(&uring, &cqe));
+			ASSERT_EQ(n, ring_send(self->r[0], 0, 1, n, 0));
+		}
+		ASSERT_EQ(0, io_uring_wait_cqe_timeout(&uring, &cqe, &limit));
+		EXPECT_EQ(POLLIN, cqe->res);
+		io_uring_cqe_seen(&uring, cqe);
+		ASSERT_EQ(1, kcr_ring_poll(self->r[1], ring_receive, &self->box[1]));
+	}
+	EXPECT_EQ(0, self->box[1].wrong);
+	io_uring_queue_exit(&uring);
 }
 
 TEST_F(ring, outlives_its_world)
