@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Message rings and ranks that die, stop or leave while others wait for them; and a rank
- * that has no memory.
+ * Message rings and ranks that die, stop or leave while others wait for them; and ranks
+ * that have no memory, or may have no more.
  *
  * Ranks are processes. Each says what its call gave in shared memory (lib/ranks.h).
  */
+#include <linux/capability.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include "kselftest_harness.h"
 #include "ring.h"
 #include "../../lib/ring.h"
@@ -33,6 +35,7 @@ struct play {
 	int leaves;		/* ranks 1 and 2 leave, when told */
 	int acts;		/* now */
 	int short_rank;		/* has no memory */
+	long quota;		/* of pages, as it was */
 	uint64_t received;
 };
 
@@ -359,6 +362,82 @@ TEST_F_TIMEOUT(goes_on, without_memory, 120)
 			TH_LOG("rank %d: %s", i, o->said);
 		}
 		EXPECT_NE(NULL, strstr(o->said, i == 1 ? "cannot map" : "rank 1: cannot map")) {
+			TH_LOG("rank %d: %s", i, o->said);
+		}
+	}
+}
+
+#define PAGES_QUOTA	"/sys/module/kcollring/parameters/max_pages_per_user"
+
+/* For one that root may exceed: without what allows it. */
+static int obey_quotas(void)
+{
+	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct caps[2];
+
+	if (syscall(SYS_capget, &head, caps))
+		return -errno;
+	caps[0].effective &= ~(1u << CAP_SYS_RESOURCE);
+	return syscall(SYS_capset, &head, caps) ? -errno : 0;
+}
+
+static int write_quota(long pages)
+{
+	FILE *f = fopen(PAGES_QUOTA, "w");
+
+	if (!f)
+		return -errno;
+	fprintf(f, "%ld", pages);
+	return fclose(f) ? -errno : 0;
+}
+
+/* All are one user, who has no pages left once the world is there. */
+static int over_quota_main(int rank, void *arg)
+{
+	static const struct kcr_lane lanes[] = { { 0, 1, DEPTH, 100 }, { 2, 1, DEPTH, 100 } };
+	struct play *play = arg;
+	struct kcr_ring *ring;
+	struct kcr_world *w;
+
+	RANK_OK(NULL, obey_quotas());
+	RANK_OK(NULL, kcr_world_create(NULL, &w));
+	RANK_OK(w, kcr_barrier(w));
+	ranks_meet(&play->meeting, RANKS);
+	if (!rank)
+		RANK_OK(NULL, write_quota(1));
+	ranks_meet(&play->meeting, RANKS);
+	ranks_record(&play->outcome[rank], w, kcr_ring_create(w, lanes, 2, 0, &ring));
+	RANK_TRUE(!ring);
+	ranks_meet(&play->meeting, RANKS);
+	if (!rank)
+		RANK_OK(NULL, write_quota(play->quota));
+	ranks_meet(&play->meeting, RANKS);
+	/* Nothing is left of it, and there is room again. */
+	RANK_OK(w, kcr_ring_create(w, lanes, 2, 0, &ring));
+	RANK_OK(w, kcr_ring_destroy(ring));
+	RANK_OK(NULL, kcr_world_destroy(w));
+	return 0;
+}
+
+TEST_F_TIMEOUT(goes_on, over_a_quota, 120)
+{
+	FILE *f;
+
+	if (!ranks_link_is_module() || geteuid())
+		SKIP(return, "needs the module and root, who sets its quota");
+	f = fopen(PAGES_QUOTA, "r");
+	ASSERT_NE(NULL, f);
+	ASSERT_EQ(1, fscanf(f, "%ld", &self->play->quota));
+	fclose(f);
+	EXPECT_EQ(0, ranks_run(RANKS, over_quota_main, self->play, 60));
+	EXPECT_EQ(0, write_quota(self->play->quota));
+	for (int i = 0; i < RANKS; i++) {
+		const struct ranks_outcome *o = &self->play->outcome[i];
+
+		EXPECT_EQ(-EDQUOT, o->err) {
+			TH_LOG("rank %d: %s", i, o->said);
+		}
+		EXPECT_NE(NULL, strstr(o->said, "cannot make a window of 2 lanes")) {
 			TH_LOG("rank %d: %s", i, o->said);
 		}
 	}
