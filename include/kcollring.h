@@ -466,7 +466,11 @@ int kcr_wait(struct kcr_request *request);
  * destination counts what it has lost.
  *
  * Each message has a checksum (CRC-32C over sequence, length and payload), which is
- * verified before the message is delivered.
+ * verified before the message is delivered. It cannot be left out.
+ *
+ * On one node to send, to poll and to acknowledge enters the kernel only to sleep, to wake
+ * who sleeps, and as kcr_ring_poll() says. Between nodes each message and each
+ * acknowledgement is a system call, and all go by the first of the wires between two ranks.
  *
  * Any number of threads may use a ring: several may send, on different lanes or on the
  * same one, and acknowledge, while one polls; another that polls waits for the first.
@@ -625,8 +629,12 @@ int64_t kcr_ring_send_timeout(struct kcr_ring *ring, int destination,
  * @fn: called for each message, those of a lane in the order of their sequences
  * @arg: passed to it
  *
- * Looks at memory only, and at no lane for ever: at most its depth in messages a call. It
- * delivers what there is on every lane even if one has an error, which it then returns,
+ * Looks at memory, and at no lane for ever: at most its depth in messages a call. It enters the
+ * kernel in two cases: over shared memory without the module it looks ten times a
+ * second who has died, and where kcr_ring_fd() was called it makes the descriptor
+ * unreadable when it has left nothing.
+ *
+ * It delivers what there is on every lane even if one has an error, which it then returns,
  * and returns again, since nothing comes from that lane any more. What had arrived
  * before the world failed is delivered before the failure is told, which comes before a
  * lane's error.
