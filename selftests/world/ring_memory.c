@@ -23,7 +23,7 @@
 static __thread long countdown;		/* the call that fails, from 1; 0: none */
 static long alive;			/* allocations, locks and conditions; atomic */
 static int takes_acks, acks;		/* in the module's place; how many */
-static int deaf, hearing;		/* threads of the library's, by whether signals reach them */
+static int deaf, hearing;		/* the library's threads, by whether they take signals */
 
 static int fails(void)
 {
