@@ -9,7 +9,7 @@
 
 #define DEPTH		32
 #define CAPACITY	2000
-/* Messages on each lane between nodes, over all. */
+/* That each rank sends, and receives; a hundred times as many with KCR_TEST_LONG. */
 #define MESSAGES	10000
 #define SECOND		1000000000ll
 
