@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # kcr-perf between nodes gets what it gets through memory: no wrong element, and
-# the same hashes for every collective and size
+# the same hashes for every collective and size; and what it says of message rings there
+# can be so
 
 set -u -o pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")" || exit 1
@@ -27,11 +28,28 @@ measure()
 	return 1
 }
 
+# A row for each size and mode: times in order, messages that came, and of a safe lane all.
+check_rings()
+{
+	./kcr-run -n 1 --no-tag ./kcr-perf ring --wait -b 8 -e 4K -f 512 -n 100 -w 10 \
+		> "$1" 2>&1 || {
+		sed 's/^/# /' "$1" | tail -n 20
+		return 1
+	}
+	[ "$node" -eq 0 ] || return 0
+	awk '
+	/^#/ { next }
+	NF != 9 || $3 <= 0 || $3 > $4 || $4 > $5 || $5 > $6 || $7 < 0 || $9 < 0 || $9 >= 100 ||
+	($2 == "safe" && $9 != 0) { bad = 1 }
+	{ print "# " $0; rows = rows " " $1 $2 }
+	END { exit bad || rows != " 8safe 4096safe 8raw 4096raw" }' "$1"
+}
+
 echo "TAP version 13"
 needs_nodes
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
-echo "1..$((node ? 2 : 6))"
+echo "1..$((node ? 3 : 7))"
 for ranks in 1 2; do
 	measure "$tmp/mesh" ./kcr-run -n $ranks ./kcr-perf "${what[@]}"
 	report $? "$ranks ranks a node"
@@ -44,3 +62,5 @@ for ranks in 1 2; do
 	[ "$(grep -c . "$tmp/a")" -ge 30 ] && cmp "$tmp/a" "$tmp/b"
 	report $? "the same $(grep -c . "$tmp/a") results"
 done
+check_rings "$tmp/ring"
+report $? "messages of rings"
