@@ -31,8 +31,10 @@ static void free_ring(struct kcr_ring *ring)
 {
 	if (!ring)
 		return;
-	for (size_t i = 0; i < ring->tx_count; i++)
+	for (size_t i = 0; i < ring->tx_count; i++) {
+		pthread_cond_destroy(&ring->tx[i].is_put);
 		pthread_mutex_destroy(&ring->tx[i].lock);
+	}
 	for (size_t i = 0; i < ring->rx_count; i++)
 		pthread_mutex_destroy(&ring->rx[i].ack_lock);
 	pthread_mutex_destroy(&ring->poll_lock);
@@ -137,8 +139,10 @@ static void open_tx(struct kcr_ring *ring, const struct ring_lane *lane)
 		.peer = lane->desc.destination,
 		.ack = lane->ack,
 		.remote = lane->status,
+		.written_end = &tx->written,
 	};
 	pthread_mutex_init(&tx->lock, NULL);
+	pthread_cond_init(&tx->is_put, NULL);
 	ring->to[tx->peer] = tx;
 }
 

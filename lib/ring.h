@@ -33,6 +33,7 @@ struct ring_lane {
 
 struct ring_watch;
 struct ring_vote;
+struct ring_put;
 
 /**
  * struct ring_damage - something that is not whole
@@ -53,6 +54,11 @@ struct ring_damage {
  * @remote: constant; NULL, or the destination is on another node and the slots are an image
  * @acked: the last good look at it
  * @damage: to the counter
+ * @written: between nodes: what the module has not been given yet, the last messages before
+ *	the next sequence, each of another thread, which waits; @written_end: and where it ends
+ * @nr_written: how many
+ * @is_putting: one of the threads is in the module, without the lock
+ * @is_put: it has come back, or another one has
  * @sent: counts, for kcr_ring_stats(); from here on atomic
  */
 struct ring_tx {
@@ -63,6 +69,10 @@ struct ring_tx {
 	const struct kcr_lane_status *remote;
 	uint64_t acked;
 	struct ring_damage damage;
+	struct ring_put *written, **written_end;
+	uint32_t nr_written;
+	bool is_putting;
+	pthread_cond_t is_put;
 	uint64_t sent, bytes, torn, max_lag, waits, wait_ns;
 } __attribute__((aligned(KCR_CACHE_LINE)));
 
@@ -290,7 +300,8 @@ int ring_mesh_attach(struct kcr_ring *ring);
 int ring_mesh_map(struct kcr_ring *ring);
 void ring_mesh_detach(struct kcr_ring *ring);
 bool ring_mesh_has_place(const struct ring_tx *tx);
-int ring_mesh_put(struct kcr_ring *ring, struct ring_tx *tx);
+int64_t ring_mesh_send(struct kcr_ring *ring, struct ring_tx *tx, const void *data,
+		       uint32_t bytes);
 int ring_mesh_ack(struct kcr_ring *ring, struct ring_rx *rx);
 void ring_mesh_arm(struct kcr_ring *ring, const struct ring_tx *tx);
 

@@ -3,10 +3,11 @@
  * Rings' lanes to and from ranks of other nodes: remote windows of the module.
  *
  * A message is written into the image of its slot, and one command has it written into
- * the destination's memory. If the device has no room for that, the message is none yet:
- * its sequence is the next one's still, and the sender waits like one whose lane is full.
- * A place in the image is written again when the device is done with it. The counter goes
- * back by a command of its own.
+ * the destination's memory. While a thread is in the module with that, others write theirs
+ * behind it, and then one command has all of them sent. If the device has no room for
+ * that, the messages are none yet: their sequences are the next ones' again, and their
+ * senders wait like those whose lane is full. A place in the image is written again when
+ * the device is done with it. The counter goes back by a command of its own.
  *
  * The ranks of a world have one number for a ring's remote windows: the highest that no
  * other of its rings has, counted alike by all, also by those that have no such lane.
@@ -397,32 +398,109 @@ static int no_way(const struct kcr_ring *ring, const struct ring_tx *tx)
 }
 
 /**
- * ring_mesh_put() - send the message that was written as the next one
- * @ring: the ring
- * @tx: a lane between nodes; with its lock
- *
- * Returns 0, -EAGAIN if it could not be sent yet, and is none, or an error.
+ * struct ring_put - a message that was written, for the thread that waits with it
+ * @next: the one behind it
+ * @is_over: the module was asked
+ * @err: what it answered: a negative errno, and the message is none; or 0
  */
-int ring_mesh_put(struct kcr_ring *ring, struct ring_tx *tx)
+struct ring_put {
+	struct ring_put *next;
+	bool is_over;
+	int err;
+};
+
+static int put(const struct kcr_ring *ring, const struct ring_tx *tx, uint64_t first,
+	       uint32_t count)
 {
-	struct kcr_put put = {
-		.size = sizeof(put),
+	struct kcr_put args = {
+		.size = sizeof(args),
 		.window = ring->remote_window,
 		.peer = tx->peer,
-		.sequence = tx->slots.next,
-		.count = 1,
+		.sequence = first,
+		.count = count,
 	};
+
+	return ioctl(ring->fd, KCR_IOCTL_PUT, &args) ? -errno : 0;
+}
+
+static void append(struct ring_tx *tx, struct ring_put *p)
+{
+	*tx->written_end = p;
+	tx->written_end = &p->next;
+	tx->nr_written++;
+}
+
+static void end_first(struct ring_tx *tx, int err)
+{
+	struct ring_put *p = tx->written;
+
+	tx->written = p->next;
+	if (!--tx->nr_written)
+		tx->written_end = &tx->written;
+	p->err = err;
+	p->is_over = true;
+}
+
+/*
+ * Give the module what is written by now: all that fits into a command. It takes all of
+ * that or nothing; then what was written meanwhile is taken back, too, since it follows on it.
+ */
+static void put_written(const struct kcr_ring *ring, struct ring_tx *tx)
+{
+	uint64_t first = tx->slots.next - tx->nr_written;
+	uint32_t count = tx->nr_written < KCR_PUT_MAX ? tx->nr_written : KCR_PUT_MAX;
 	int err;
 
-	if (!ioctl(ring->fd, KCR_IOCTL_PUT, &put))
-		return 0;
-	err = -errno;
+	tx->is_putting = true;
+	pthread_mutex_unlock(&tx->lock);
+	err = put(ring, tx, first, count);
+	pthread_mutex_lock(&tx->lock);
+	tx->is_putting = false;
+	if (err) {
+		count = tx->nr_written;
+		__atomic_store_n(&tx->slots.next, first, __ATOMIC_RELAXED);
+	}
+	while (count--)
+		end_first(tx, err);
+	pthread_cond_broadcast(&tx->is_put);
+}
+
+/* As what it answers is known to the caller of kcr_ring_send(). */
+static int not_put(const struct kcr_ring *ring, const struct ring_tx *tx, int err)
+{
 	if (err == -ENOBUFS)
 		return -EAGAIN;
 	if (err == -ENOTCONN)
 		return no_way(ring, tx);
 	return kcr_fail(NULL, err, "ring %u: lane %d -> %d: the module does not send: %s",
 			ring->number, ring->rank, tx->peer, strerror(-err));
+}
+
+/**
+ * ring_mesh_send() - write the next message and have it sent
+ * @ring: the ring
+ * @tx: a lane between nodes; with its lock, which others may have meanwhile
+ * @data: the message
+ * @bytes: of it
+ *
+ * Returns its sequence, -EAGAIN if it could not be sent yet, and is none, or an error.
+ */
+int64_t ring_mesh_send(struct kcr_ring *ring, struct ring_tx *tx, const void *data,
+		       uint32_t bytes)
+{
+	int64_t sequence = tx->slots.next;
+	struct ring_put mine = { 0 };
+
+	ring_write(&tx->slots, sequence, data, bytes);
+	ring_add(&tx->slots.next, 1);
+	append(tx, &mine);
+	while (!mine.is_over) {
+		if (tx->is_putting)
+			pthread_cond_wait(&tx->is_put, &tx->lock);
+		else
+			put_written(ring, tx);
+	}
+	return mine.err ? not_put(ring, tx, mine.err) : sequence;
 }
 
 /**

@@ -121,18 +121,20 @@ int ring_check_peer(const struct kcr_ring *ring, const struct ring_tx *tx)
 	return 0;
 }
 
-/* The next message: its sequence, or as ring_mesh_put(). */
+/* The next message: its sequence, or as ring_mesh_send(). */
 static int64_t send_next(struct kcr_ring *ring, struct ring_tx *tx, const void *data,
 			 uint32_t bytes)
 {
 	int64_t sequence = tx->slots.next;
-	int err;
 
-	ring_write(&tx->slots, sequence, data, bytes);
-	err = tx->remote ? ring_mesh_put(ring, tx) : 0;
-	if (err)
-		return err;
-	ring_add(&tx->slots.next, 1);
+	if (tx->remote) {
+		sequence = ring_mesh_send(ring, tx, data, bytes);
+		if (sequence < 0)
+			return sequence;
+	} else {
+		ring_write(&tx->slots, sequence, data, bytes);
+		ring_add(&tx->slots.next, 1);
+	}
 	ring_add(&tx->sent, 1);
 	ring_add(&tx->bytes, bytes);
 	return sequence;
