@@ -59,7 +59,8 @@ static int flood(int rank, struct kcr_world *w, struct kcr_ring *ring)
 	uint64_t i;
 
 	for (i = 1; !rank && i <= n; i++) {
-		if (ring_send(ring, 0, 1, i, 0) != (int64_t)i)
+		/* Over RDMA it waits for the device, though for nobody else. */
+		if (ring_send(ring, 0, 1, i, -1) != (int64_t)i)
 			RANK_FAIL("message %llu: %s", (unsigned long long)i,
 				  kcr_error(NULL));
 		/* Now and then the reader catches up. */
