@@ -15,7 +15,7 @@
 #define RANKS	4
 #define FLIGHT	16
 /* The promise is a second; two processors shared with others get two. */
-#define SOON	2.0
+#define SOON	(2.0 * pace())
 
 struct scene {
 	struct ranks_meeting meeting;
