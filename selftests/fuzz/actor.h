@@ -16,6 +16,7 @@
 #include <sys/uio.h>
 
 #include "coverage.h"
+#include "program.h"
 
 #define BOARD_BYTES	65536
 #define THREADS_MAX	3

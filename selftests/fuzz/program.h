@@ -428,10 +428,30 @@ static inline void insert(struct program *p, int at, struct op o)
 	p->n++;
 }
 
-static inline void program_cut(struct program *p, int at, int n)
+/* Returns whether that can be. */
+static inline bool program_cut(struct program *p, int at, int n)
 {
 	memmove(&p->ops[at], &p->ops[at + n], (p->n - at - n) * sizeof(p->ops[0]));
 	p->n -= n;
+	return true;
+}
+
+/* The @i-th argument as usual: whether it was not, or -1 if there is none. */
+static inline int program_simpler(struct program *p, int i)
+{
+	struct op *o = &p->ops[i / MAX_ARGS];
+	int n = i % MAX_ARGS;
+	__u64 usual;
+
+	if (i / MAX_ARGS >= p->n)
+		return -1;
+	if (n >= nr_args(o->type))
+		return 0;
+	usual = arg_type(o->type, n).usual;
+	if (o->value[n] == usual)
+		return 0;
+	o->value[n] = usual;
+	return 1;
 }
 
 /* Change it a little; @other is another one to take from. */
