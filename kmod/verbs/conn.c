@@ -366,6 +366,7 @@ static void close_work(struct work_struct *work)
 	struct mesh *mesh = c->mesh;
 	bool is_over;
 
+	verbs_trace_begin();
 	/* It may be about to make an id. */
 	cancel_delayed_work_sync(&c->again);
 	tell_failure(c);
@@ -390,6 +391,7 @@ static void close_work(struct work_struct *work)
 	/* The conn may be freed from here on. */
 	if (is_over && atomic_dec_and_test(&mesh->open_conns))
 		wake_up_all(&mesh->closed);
+	verbs_trace_end();
 }
 
 /* One that could not be made here says nothing about the peer. */
@@ -424,6 +426,7 @@ static void event_work(struct work_struct *work)
 	bool has_proof;
 	u64 cause;
 
+	verbs_trace_begin();
 	spin_lock_bh(&c->lock);
 	has_proof = c->has_proof && c->state == CONN_ACCEPTED;
 	cause = c->peer_cause;
@@ -435,6 +438,7 @@ static void event_work(struct work_struct *work)
 		prove(c);
 	if (cause)
 		pass_on(c, cause);
+	verbs_trace_end();
 }
 
 static void deadline(struct work_struct *work)
@@ -443,6 +447,7 @@ static void deadline(struct work_struct *work)
 	bool is_over, is_silent;
 	u32 reason, detail;
 
+	verbs_trace_begin();
 	spin_lock_bh(&c->lock);
 	if (c->state == CONN_LEAVING)
 		conn_set_state(c, CONN_CLOSING);
@@ -456,6 +461,7 @@ static void deadline(struct work_struct *work)
 		conn_fail(c, reason, detail, -ETIMEDOUT);
 	else if (is_silent)
 		conn_fail(c, KCR_REASON_KEY, 0, -ETIMEDOUT);
+	verbs_trace_end();
 }
 
 static struct rdma_cm_id *new_id(struct conn *c)
@@ -485,12 +491,14 @@ static void again(struct work_struct *work)
 	bool is_wanted;
 	int ret;
 
+	verbs_trace_begin();
 	spin_lock_bh(&c->lock);
 	is_wanted = c->state == CONN_RESOLVING;
 	spin_unlock_bh(&c->lock);
 	ret = is_wanted ? resolve(c) : 0;
 	if (ret)
 		conn_fail(c, KCR_REASON_ADDRESS, 0, ret);
+	verbs_trace_end();
 }
 
 static int parse_address(const u8 *bytes, struct sockaddr_storage *address)
@@ -876,14 +884,7 @@ static void rejected(struct conn *c, struct rdma_cm_event *event)
 	conn_fail(c, reason, event->status, -ECONNREFUSED);
 }
 
-/**
- * conn_handler() - an event of an id
- * @id: a connection's, or one that has just come in
- * @event: what happened
- *
- * Return: 0, for ids that are ours to destroy; an error has rdma_cm destroy it.
- */
-int conn_handler(struct rdma_cm_id *id, struct rdma_cm_event *event)
+static int handle(struct rdma_cm_id *id, struct rdma_cm_event *event)
 {
 	struct conn *c = id->context;
 	int error = event->status < 0 ? event->status : -EHOSTUNREACH;
@@ -926,6 +927,23 @@ int conn_handler(struct rdma_cm_id *id, struct rdma_cm_event *event)
 		break;
 	}
 	return 0;
+}
+
+/**
+ * conn_handler() - an event of an id
+ * @id: a connection's, or one that has just come in
+ * @event: what happened
+ *
+ * Return: 0, for ids that are ours to destroy; an error has rdma_cm destroy it.
+ */
+int conn_handler(struct rdma_cm_id *id, struct rdma_cm_event *event)
+{
+	int ret;
+
+	verbs_trace_begin();
+	ret = handle(id, event);
+	verbs_trace_end();
+	return ret;
 }
 
 static int accept(struct conn *c, struct rdma_cm_id *id)

@@ -362,11 +362,13 @@ void lane_work(struct work_struct *work)
 	struct conn *c = container_of(work, struct conn, lane_work);
 	struct lane *list;
 
+	verbs_trace_begin();
 	spin_lock_bh(&c->lock);
 	list = c->ended_lanes;
 	c->ended_lanes = NULL;
 	spin_unlock_bh(&c->lock);
 	free_list(list);
+	verbs_trace_end();
 }
 
 /**

@@ -22,6 +22,9 @@ unsigned int verbs_ack_timeout = 17;
 module_param_named(ack_timeout, verbs_ack_timeout, uint, 0644);
 MODULE_PARM_DESC(ack_timeout, "exponent of the transport's retry timeout, 14 to 22 (default 17)");
 
+/* The handle for KCOV of the last task that made a mesh and has one. */
+u64 verbs_tracer;
+
 struct verbs_counts verbs_counts;
 struct workqueue_struct *verbs_wq;
 

@@ -89,6 +89,7 @@ static void beat(struct work_struct *work)
 
 	mesh->beat_ns = now;
 	kcr_window_board_head(mesh->base.member, &head);
+	verbs_trace_begin();
 	xa_for_each(&mesh->conns, key, c) {
 		silent_ns = 0;
 		spin_lock_bh(&c->lock);
@@ -108,6 +109,7 @@ static void beat(struct work_struct *work)
 			conn_fail(c, KCR_REASON_SILENT,
 				  div_u64(silent_ns, NSEC_PER_MSEC), -EHOSTDOWN);
 	}
+	verbs_trace_end();
 	queue_delayed_work(verbs_wq, &mesh->beat, msecs_to_jiffies(BEAT_MS));
 }
 
@@ -116,6 +118,8 @@ static struct kcr_mesh *create(struct kcr_member *m)
 	struct mesh *mesh;
 	int ret;
 
+	if (kcov_common_handle())
+		WRITE_ONCE(verbs_tracer, kcov_common_handle());
 	mesh = kzalloc(sizeof(*mesh), GFP_KERNEL_ACCOUNT);
 	if (!mesh)
 		return ERR_PTR(-ENOMEM);

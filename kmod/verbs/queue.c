@@ -68,8 +68,10 @@ static void sent(struct conn *c, const struct ib_wc *wc, struct buffer *b,
 		 struct lane *lane,
 		 bool (*lane_fn)(struct lane *lane, bool is_done))
 {
-	bool is_done = check(c, wc), is_event;
+	bool is_done, is_event;
 
+	verbs_trace_begin();
+	is_done = check(c, wc);
 	spin_lock_bh(&c->lock);
 	if (b && b->message->type == WIRE_PING)
 		c->ping_is_out = false;
@@ -86,6 +88,7 @@ static void sent(struct conn *c, const struct ib_wc *wc, struct buffer *b,
 	spin_unlock_bh(&c->lock);
 	if (is_event)
 		kcr_member_event(c->member);
+	verbs_trace_end();
 }
 
 static void frame_done(struct ib_cq *cq, struct ib_wc *wc)
@@ -182,9 +185,8 @@ static bool receive(struct conn *c, struct buffer *b, const struct ib_wc *wc,
 	return is_news(message.type);
 }
 
-static void receive_done(struct ib_cq *cq, struct ib_wc *wc)
+static void received(struct buffer *b, const struct ib_wc *wc)
 {
-	struct buffer *b = container_of(wc->wr_cqe, struct buffer, cqe);
 	struct conn *c = b->conn;
 	bool is_right = true, is_event;
 	int ret = 0;
@@ -206,6 +208,13 @@ static void receive_done(struct ib_cq *cq, struct ib_wc *wc)
 		conn_fail(c, KCR_REASON_LOCAL, 0, ret);
 	if (is_event)
 		kcr_member_event(c->member);
+}
+
+static void receive_done(struct ib_cq *cq, struct ib_wc *wc)
+{
+	verbs_trace_begin();
+	received(container_of(wc->wr_cqe, struct buffer, cqe), wc);
+	verbs_trace_end();
 }
 
 static void happened(struct ib_event *event, void *context)

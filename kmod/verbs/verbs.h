@@ -40,6 +40,7 @@
 #define _KCR_VERBS_H
 
 #include <linux/completion.h>
+#include <linux/kcov.h>
 #include <linux/list.h>
 #include <linux/mutex.h>
 #include <linux/scatterlist.h>
@@ -319,8 +320,24 @@ extern struct workqueue_struct *verbs_wq;
 extern unsigned int verbs_port;
 extern unsigned int verbs_silent_ms;
 extern unsigned int verbs_ack_timeout;
+extern u64 verbs_tracer;
 bool verbs_inject_failure(void);
 int verbs_may_fail(void);
+
+/*
+ * What peers have this module do, in workers, handlers and completions, lies between these
+ * two: on a kernel with KCOV, the task that made the last mesh is told which lines that
+ * were, if it wants to know. Not nested, and in no task that may be traced itself.
+ */
+static inline void verbs_trace_begin(void)
+{
+	kcov_remote_start_common(READ_ONCE(verbs_tracer));
+}
+
+static inline void verbs_trace_end(void)
+{
+	kcov_remote_stop();
+}
 
 /* port.c */
 int port_init(void);
