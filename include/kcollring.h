@@ -469,8 +469,9 @@ int kcr_wait(struct kcr_request *request);
  * verified before the message is delivered. It cannot be left out.
  *
  * On one node to send, to poll and to acknowledge enters the kernel only to sleep, to wake
- * who sleeps, and as kcr_ring_poll() says. Between nodes each message and each
- * acknowledgement is a system call, and all go by the first of the wires between two ranks.
+ * who sleeps, and as kcr_ring_poll() says. Between nodes each message, or those
+ * of several threads together, and each acknowledgement is a system call, and all go by the
+ * first of the wires between two ranks.
  *
  * Any number of threads may use a ring: several may send, on different lanes or on the
  * same one, and acknowledge, while one polls; another that polls waits for the first.

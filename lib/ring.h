@@ -302,6 +302,7 @@ void ring_mesh_detach(struct kcr_ring *ring);
 bool ring_mesh_has_place(const struct ring_tx *tx);
 int64_t ring_mesh_send(struct kcr_ring *ring, struct ring_tx *tx, const void *data,
 		       uint32_t bytes);
+bool ring_mesh_settle(struct ring_tx *tx);
 int ring_mesh_ack(struct kcr_ring *ring, struct ring_rx *rx);
 void ring_mesh_arm(struct kcr_ring *ring, const struct ring_tx *tx);
 

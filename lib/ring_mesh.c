@@ -504,6 +504,23 @@ int64_t ring_mesh_send(struct kcr_ring *ring, struct ring_tx *tx, const void *da
 }
 
 /**
+ * ring_mesh_settle() - wait until the module has answered to what is written
+ * @tx: a lane; with its lock, which others may have meanwhile
+ *
+ * What takes up the room now may be taken back, and nobody tells of that: so whoever
+ * finds none waits for the answer before it believes that.
+ *
+ * Returns whether there was something, so that it is worth another look.
+ */
+bool ring_mesh_settle(struct ring_tx *tx)
+{
+	if (!tx->nr_written)
+		return false;
+	pthread_cond_wait(&tx->is_put, &tx->lock);
+	return true;
+}
+
+/**
  * ring_mesh_ack() - send the acknowledgement that was written
  * @ring: the ring
  * @rx: a lane between nodes

@@ -153,6 +153,8 @@ static int64_t try_to_send(struct ring_wait *wait)
 		return result;
 	pthread_mutex_lock(&tx->lock);
 	result = make_room(ring, tx);
+	while (result == -EAGAIN && ring_mesh_settle(tx))
+		result = make_room(ring, tx);
 	if (!result)
 		result = send_next(ring, tx, s->data, s->bytes);
 	if (result == -EAGAIN || ring_is_raw(ring))

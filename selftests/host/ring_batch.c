@@ -33,6 +33,9 @@ static int inside;		/* commands at a time; atomic */
 static uint64_t sent, commands, refusals, random_state;
 static uint32_t next[THREADS];
 static int wrong;
+static int gate;		/* atomic: a command that finds it closed waits, and is refused */
+
+enum { OPEN, CLOSED, OCCUPIED };
 
 static void take(uint64_t sequence)
 {
@@ -57,7 +60,12 @@ int __wrap_ioctl(int fd, unsigned long request, void *arg)
 	    put->sequence != sent + 1 || !put->count || put->count > DEPTH)
 		wrong++;
 	commands++;
-	if (data_random(&random_state) % 4) {
+	if (__atomic_load_n(&gate, __ATOMIC_ACQUIRE) != OPEN) {
+		__atomic_store_n(&gate, OCCUPIED, __ATOMIC_RELEASE);
+		while (__atomic_load_n(&gate, __ATOMIC_ACQUIRE) != OPEN)
+			sched_yield();
+		err = ENOBUFS;
+	} else if (data_random(&random_state) % 4) {
 		for (uint32_t i = 0; i < put->count; i++)
 			take(++sent);
 		__atomic_store_n(&status.done, sent, __ATOMIC_RELEASE);
@@ -98,16 +106,13 @@ static void *run(void *arg)
 	return NULL;
 }
 
-TEST(each_message_once)
+static void make_lane(uint32_t depth)
 {
-	pthread_t threads[THREADS];
-	void *failed;
-
 	tx = (struct ring_tx){
 		.slots = {
 			.base = image,
 			.stride = KCR_SLOT_STRIDE(CAPACITY),
-			.depth = DEPTH,
+			.depth = depth,
 			.capacity = CAPACITY,
 			.next = 1,
 		},
@@ -117,6 +122,20 @@ TEST(each_message_once)
 	};
 	pthread_mutex_init(&tx.lock, NULL);
 	pthread_cond_init(&tx.is_put, NULL);
+}
+
+static void free_lane(void)
+{
+	pthread_cond_destroy(&tx.is_put);
+	pthread_mutex_destroy(&tx.lock);
+}
+
+TEST(each_message_once)
+{
+	pthread_t threads[THREADS];
+	void *failed;
+
+	make_lane(DEPTH);
 	for (uintptr_t i = 0; i < THREADS; i++)
 		ASSERT_EQ(0, pthread_create(&threads[i], NULL, run, (void *)i));
 	for (int i = 0; i < THREADS; i++) {
@@ -131,8 +150,39 @@ TEST(each_message_once)
 	EXPECT_LT(0, refusals);
 	TH_LOG("%llu messages by %llu commands, %llu refused", (unsigned long long)sent,
 	       (unsigned long long)commands, (unsigned long long)refusals);
-	pthread_cond_destroy(&tx.is_put);
-	pthread_mutex_destroy(&tx.lock);
+	free_lane();
+}
+
+static void *run_one(void *arg)
+{
+	return (void *)(intptr_t)try_to_send(arg);
+}
+
+/* Who finds no room for what is not sent yet learns that it is there again. */
+TEST(room_that_is_taken_back)
+{
+	struct stamp s = { 0 };
+	pthread_t thread;
+	void *result;
+
+	make_lane(1);
+	ASSERT_FALSE(ring_mesh_settle(&tx));
+	gate = CLOSED;
+	ASSERT_EQ(0, pthread_create(&thread, NULL, run_one, &s));
+	while (__atomic_load_n(&gate, __ATOMIC_ACQUIRE) != OCCUPIED)
+		sched_yield();
+	pthread_mutex_lock(&tx.lock);
+	EXPECT_FALSE(ring_mesh_has_place(&tx));
+	/* It cannot go on before this one waits. */
+	__atomic_store_n(&gate, OPEN, __ATOMIC_RELEASE);
+	EXPECT_TRUE(ring_mesh_settle(&tx));
+	EXPECT_TRUE(ring_mesh_has_place(&tx));
+	EXPECT_FALSE(ring_mesh_settle(&tx));
+	pthread_mutex_unlock(&tx.lock);
+	pthread_join(thread, &result);
+	EXPECT_EQ(-EAGAIN, (intptr_t)result);
+	EXPECT_EQ(1, tx.slots.next);
+	free_lane();
 }
 
 TEST_HARNESS_MAIN
