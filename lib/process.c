@@ -64,14 +64,19 @@ int process_random(void *buffer, size_t bytes)
 
 /*
  * A thread of the library's own. Signals are the program's: one that it waits for, or has
- * blocked in its threads, must not be taken by this. A positive errno, as pthread_create().
+ * blocked in its threads, must not be taken by this. Not so those that a thread causes
+ * itself, on the program's memory: they are always its own, and blocked they would end the
+ * process past any handler. A positive errno, as pthread_create().
  */
 int process_thread(pthread_t *thread, void *(*fn)(void *), void *arg)
 {
+	static const int own[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS };
 	sigset_t all, before;
 	int err;
 
 	sigfillset(&all);
+	for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++)
+		sigdelset(&all, own[i]);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	err = pthread_create(thread, NULL, fn, arg);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);

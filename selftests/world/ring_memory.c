@@ -114,6 +114,13 @@ int __wrap_pthread_cond_destroy(pthread_cond_t *cond)
 	return __real_pthread_cond_destroy(cond);
 }
 
+/* What a thread causes itself, by what it does to the program's memory. */
+static int is_own(int sig)
+{
+	return sig == SIGSEGV || sig == SIGBUS || sig == SIGFPE || sig == SIGILL ||
+	       sig == SIGTRAP || sig == SIGSYS;
+}
+
 /* A thread begins with the signals blocked that its maker has blocked. */
 static int blocks_signals(void)
 {
@@ -123,7 +130,7 @@ static int blocks_signals(void)
 	for (int sig = 1; sig <= SIGRTMAX; sig++) {
 		if (sig == SIGKILL || sig == SIGSTOP || (sig >= 32 && sig < SIGRTMIN))
 			continue;
-		if (!sigismember(&now, sig))
+		if (sigismember(&now, sig) == is_own(sig))
 			return 0;
 	}
 	return 1;
