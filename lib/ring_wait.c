@@ -57,11 +57,15 @@ static uint64_t lower(uint64_t a, uint64_t b)
 /* How long until what is torn is damage, and something to be polled. */
 static uint64_t until_damage(const struct kcr_ring *ring)
 {
-	uint64_t now = process_now_ns(), ns = UINT64_MAX;
+	uint64_t now = 0, ns = UINT64_MAX;
 
 	for (size_t i = 0; i < ring->rx_count; i++) {
 		uint64_t until = ring_get(&ring->rx[i].torn_until);
 
+		if (!until)
+			continue;
+		if (!now)
+			now = process_now_ns();
 		if (until >= now)
 			ns = lower(ns, until - now + 1);
 	}
@@ -130,6 +134,8 @@ static int64_t sleep_once(struct ring_wait *w, bool *is_warned)
 {
 	struct link *link = w->ring->link;
 	uint64_t seen = link_lie_down(link);
+	/* Before the attempt, too: it may become damage right after that. */
+	uint64_t damage_ns = w->tx ? UINT64_MAX : until_damage(w->ring);
 	uint64_t waited, ns;
 	int64_t result;
 
@@ -141,7 +147,9 @@ static int64_t sleep_once(struct ring_wait *w, bool *is_warned)
 			result = late(w, waited);
 		} else {
 			ns = lower(PARK_SLICE_NS, w->limit_ns - waited);
-			ns = lower(ns, until_damage(w->ring));
+			ns = lower(ns, damage_ns);
+			if (!w->tx)
+				ns = lower(ns, until_damage(w->ring));
 			warn(w, waited, is_warned, &ns);
 			result = link->carrier->ops->rings->park(link, seen, ns) ?:
 				 -EAGAIN;
