@@ -327,16 +327,25 @@ int verbs_may_fail(void);
 /*
  * What peers have this module do, in workers, handlers and completions, lies between these
  * two: on a kernel with KCOV, the task that made the last mesh is told which lines that
- * were, if it wants to know. Not nested, and in no task that may be traced itself.
+ * were, if it wants to know. Not nested, and not in a process, which may be traced
+ * itself: one that unregisters a device comes through our handlers.
  */
+static inline bool verbs_may_trace(void)
+{
+	return IS_ENABLED(CONFIG_KCOV) &&
+	       (!in_task() || current->flags & PF_KTHREAD);
+}
+
 static inline void verbs_trace_begin(void)
 {
-	kcov_remote_start_common(READ_ONCE(verbs_tracer));
+	if (verbs_may_trace())
+		kcov_remote_start_common(READ_ONCE(verbs_tracer));
 }
 
 static inline void verbs_trace_end(void)
 {
-	kcov_remote_stop();
+	if (verbs_may_trace())
+		kcov_remote_stop();
 }
 
 /* port.c */
