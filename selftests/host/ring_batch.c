@@ -93,6 +93,7 @@ static int64_t try_to_send(const struct stamp *s)
 
 static void *run(void *arg)
 {
+	static char not_in_order[] = "not in order";
 	struct stamp s = { .thread = (uintptr_t)arg };
 	int64_t before = 0, sequence;
 
@@ -100,7 +101,7 @@ static void *run(void *arg)
 		while ((sequence = try_to_send(&s)) == -EAGAIN)
 			sched_yield();
 		if (sequence <= before)
-			return "not in order";
+			return not_in_order;
 		before = sequence;
 	}
 	return NULL;
