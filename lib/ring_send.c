@@ -97,14 +97,14 @@ static int make_room(struct kcr_ring *ring, struct ring_tx *tx)
 		return kcr_fail(NULL, -EOVERFLOW,
 				"ring %u: lane %d -> %d: its sequences are used up",
 				ring->number, ring->rank, tx->peer);
-	if (tx->remote && !ring_mesh_has_place(tx))
-		return -EAGAIN;
-	if (ring_is_raw(ring) || !is_full(tx))
-		return 0;
-	err = read_acks(ring, tx);
-	if (err)
-		return err;
-	return is_full(tx) ? -EAGAIN : 0;
+	if (!ring_is_raw(ring) && is_full(tx)) {
+		err = read_acks(ring, tx);
+		if (err)
+			return err;
+		if (is_full(tx))
+			return -EAGAIN;
+	}
+	return tx->remote && !ring_mesh_has_place(tx) ? -EAGAIN : 0;
 }
 
 /* Can the destination still receive? */
@@ -166,13 +166,16 @@ static int64_t try_to_send(struct ring_wait *wait)
 	return result;
 }
 
-/* Between nodes: is it the destination that the sender waits for? Else it is the device. */
+/*
+ * Between nodes: is it the destination that the sender waits for? Else it is the device, which
+ * has done with whatever is acknowledged.
+ */
 static bool waits_for_peer(const struct kcr_ring *ring, struct ring_tx *tx)
 {
 	bool does;
 
 	pthread_mutex_lock(&tx->lock);
-	does = !ring_is_raw(ring) && is_full(tx) && ring_mesh_has_place(tx);
+	does = !ring_is_raw(ring) && is_full(tx);
 	pthread_mutex_unlock(&tx->lock);
 	return does;
 }
