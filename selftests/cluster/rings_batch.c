@@ -211,7 +211,7 @@ static int no_room(struct cluster *c, int rank)
 			return 1;
 		for (int i = 0; i < n; i++)
 			RANK_TRUE(senders[i].sent == -EAGAIN &&
-				  strstr(senders[i].said, "is full"));
+				  strstr(senders[i].said, "the RDMA device has had no room"));
 		RANK_OK(NULL, kcr_ring_stats(ring, &stats));
 		RANK_TRUE(puts_seen == 1 && !stats.sent);
 		if (send_together(rank, ring, senders, n, 60 * SECOND) ||
