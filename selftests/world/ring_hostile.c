@@ -824,7 +824,6 @@ static int is_known(int64_t result)
 TEST_F_TIMEOUT(hostile, a_peer_at_random, 120)
 {
 	long rounds = ranks_rounds(20000), broken = 0, refused = 0;
-	uint64_t corrupt = 0;
 	int64_t results[4];
 	int k;
 
@@ -857,12 +856,10 @@ TEST_F_TIMEOUT(hostile, a_peer_at_random, 120)
 		pthread_join(thread, NULL);
 		EXPECT_EQ(0, victim.wrong);
 		EXPECT_EQ(victim.count, STAT(0, received));
-		corrupt += STAT(0, corrupt);
 		DROP();
 	}
-	/* All that it may write was seen to be wrong. */
+	/* Of both that it may write something was seen to be wrong. */
 	EXPECT_LT(0, broken);
-	EXPECT_LT(0, corrupt);
 	EXPECT_LT(0, refused);
 }
 
