@@ -303,6 +303,9 @@ static void reset(struct conn *c)
 	c->is_gone = false;
 	c->is_accepted = false;
 	c->sending = 0;
+	c->registering = 0;
+	c->wants_idle = false;
+	c->beats_wanted = 0;
 	memset(c->tx, 0, sizeof(c->tx));
 }
 

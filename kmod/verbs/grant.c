@@ -109,12 +109,12 @@ int grant_make(struct conn *c, struct grant *g, struct page **pages, u32 offset,
 }
 
 /**
- * grant_register() - let the device know, behind what was posted before
+ * grant_register() - let the device know
  * @c: the connection
  * @g: the grant; may go only when the request has completed
  * @cqe: of the request
  *
- * Return: as queue_post().
+ * Return: as queue_post_registration().
  */
 int grant_register(struct conn *c, struct grant *g, struct ib_cqe *cqe)
 {
@@ -128,7 +128,7 @@ int grant_register(struct conn *c, struct grant *g, struct ib_cqe *cqe)
 		.access = IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE,
 	};
 
-	return queue_post(c, &wr.wr);
+	return queue_post_registration(c, &wr.wr);
 }
 
 /**

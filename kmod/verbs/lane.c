@@ -506,7 +506,7 @@ static int check_put(struct lane *lane, const struct kcr_put *args,
 		if (lengths[i] > lane->capacity)
 			return -EMSGSIZE;
 	}
-	if (c->sending + args->count > SEND_QUEUE - SEND_QUEUE_RESERVE) {
+	if (!queue_has_room(c, args->count)) {
 		c->is_starved = true;
 		return -ENOBUFS;
 	}
@@ -796,6 +796,45 @@ static int say_of_end(struct conn *c, u32 window, bool is_source,
 	return say(c, &m, type);
 }
 
+static int make_known(struct lane *lane)
+{
+	int ret;
+
+	for (; lane->nr_registered < lane->nr_grants; lane->nr_registered++) {
+		ret = grant_register(lane->conn,
+				     &lane->grants[lane->nr_registered],
+				     &lane->reg_cqe);
+		if (ret)
+			return ret;
+		lane->registering++;
+	}
+	return 0;
+}
+
+/**
+ * lane_register() - register what is to be told of lanes
+ * @c: the connection
+ *
+ * Return: 0, or as grant_register().
+ */
+int lane_register(struct conn *c)
+{
+	struct lane *lane;
+	u32 window, i;
+	int ret = 0;
+
+	lockdep_assert_held(&c->lock);
+
+	for (i = 0; i < 2 && !ret; i++) {
+		for (window = 0; window < KCR_MAX_WINDOWS && !ret; window++) {
+			lane = find(c, window, i);
+			if (lane && lane->say & LANE_TELL)
+				ret = make_known(lane);
+		}
+	}
+	return ret;
+}
+
 /* Registered, then told: the queue keeps the order. */
 static int tell(struct lane *lane)
 {
@@ -814,13 +853,9 @@ static int tell(struct lane *lane)
 	};
 	int ret;
 
-	for (; lane->nr_registered < lane->nr_grants; lane->nr_registered++) {
-		ret = grant_register(c, &lane->grants[lane->nr_registered],
-				     &lane->reg_cqe);
-		if (ret)
-			return ret;
-		lane->registering++;
-	}
+	ret = make_known(lane);
+	if (ret)
+		return ret;
 	for (i = 0; i < lane->nr_grants; i++)
 		m.lane.rkeys[i] = cpu_to_le32(lane->grants[i].mr->rkey);
 	return say(c, &m, WIRE_LANE);

@@ -64,13 +64,15 @@ struct mesh *mesh_find(struct net *net, const u8 *world, u32 rank)
 /*
  * One at a time. But a new request also wakes a queue that has fallen asleep on
  * those that it has, as rdma_rxe's does on 6.1 once in a while: after a second
- * there is another.
+ * there is another. No more than that where a registration waits for the queue to
+ * be empty; see is_held() of queue.c.
  */
 static bool may_ping(struct conn *c)
 {
 	lockdep_assert_held(&c->lock);
 
-	if (c->ping_is_out && ++c->beats_waited < MSEC_PER_SEC / BEAT_MS)
+	if ((c->ping_is_out || c->wants_idle) &&
+	    ++c->beats_waited < MSEC_PER_SEC / BEAT_MS)
 		return false;
 	c->beats_waited = 0;
 	return true;
@@ -95,6 +97,8 @@ static void beat(struct work_struct *work)
 		spin_lock_bh(&c->lock);
 		if (c->state == CONN_UP && !c->peer_has_left) {
 			silent_ns = conn_silence(c, since_ns);
+			if (c->wants_idle)
+				c->beats_wanted++;
 			c->head = head;
 			if (may_ping(c))
 				c->say |= SAY_PING;

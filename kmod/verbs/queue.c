@@ -63,12 +63,27 @@ static bool check(struct conn *c, const struct ib_wc *wc)
 	return false;
 }
 
+/* Is all that went to the peer acknowledged? */
+static bool is_idle(const struct conn *c)
+{
+	return c->sending == c->registering;
+}
+
+/*
+ * Does what goes to the peer wait for a registration? If that has waited for a whole
+ * beat: most queues are empty before that.
+ */
+static bool is_held(const struct conn *c)
+{
+	return c->beats_wanted > 1;
+}
+
 /* One request fewer on its way: there may be room, or nothing left to say. */
 static void sent(struct conn *c, const struct ib_wc *wc, struct buffer *b,
 		 struct lane *lane,
 		 bool (*lane_fn)(struct lane *lane, bool is_done))
 {
-	bool is_done, is_event;
+	bool is_done, is_event = false;
 
 	verbs_trace_begin();
 	is_done = check(c, wc);
@@ -78,11 +93,13 @@ static void sent(struct conn *c, const struct ib_wc *wc, struct buffer *b,
 	if (b)
 		__set_bit(b - c->messages, &c->free_messages);
 	c->sending--;
-	is_event = c->is_starved;
-	c->is_starved = false;
 	if (lane && lane_fn(lane, is_done))
 		is_event = true;
 	conn_push(c);
+	if (c->is_starved && !is_held(c)) {
+		c->is_starved = false;
+		is_event = true;
+	}
 	if (c->state == CONN_LEAVING && !c->sending && !c->say)
 		conn_set_state(c, CONN_CLOSING);
 	spin_unlock_bh(&c->lock);
@@ -97,10 +114,19 @@ static void frame_done(struct ib_cq *cq, struct ib_wc *wc)
 	     NULL);
 }
 
+static void registered(struct conn *c)
+{
+	spin_lock_bh(&c->lock);
+	c->registering--;
+	spin_unlock_bh(&c->lock);
+}
+
 static void reg_done(struct ib_cq *cq, struct ib_wc *wc)
 {
-	sent(container_of(wc->wr_cqe, struct conn, reg_cqe), wc, NULL, NULL,
-	     NULL);
+	struct conn *c = container_of(wc->wr_cqe, struct conn, reg_cqe);
+
+	registered(c);
+	sent(c, wc, NULL, NULL, NULL);
 }
 
 static void message_done(struct ib_cq *cq, struct ib_wc *wc)
@@ -131,6 +157,7 @@ void queue_lane_registered(struct ib_cq *cq, struct ib_wc *wc)
 {
 	struct lane *lane = container_of(wc->wr_cqe, struct lane, reg_cqe);
 
+	registered(lane->conn);
 	sent(lane->conn, wc, NULL, lane, lane_registered);
 }
 
@@ -420,7 +447,54 @@ static u32 length_of(const struct ib_send_wr *wr, const struct ib_send_wr *end)
 }
 
 /**
- * queue_post() - post work requests
+ * queue_has_room() - is there room for what the process wants to send
+ * @c: the connection
+ * @nr: work requests
+ *
+ * Return: whether there is, beside what this module may have to say.
+ */
+bool queue_has_room(const struct conn *c, u32 nr)
+{
+	lockdep_assert_held(&c->lock);
+
+	return !is_held(c) && c->sending + nr <= SEND_QUEUE - SEND_QUEUE_RESERVE;
+}
+
+/**
+ * queue_becomes_idle() - is what has waited for that to be posted now
+ * @c: the connection
+ *
+ * Return: whether it is; before anything else.
+ */
+bool queue_becomes_idle(struct conn *c)
+{
+	lockdep_assert_held(&c->lock);
+
+	if (!c->wants_idle || !is_idle(c))
+		return false;
+	c->wants_idle = false;
+	c->beats_wanted = 0;
+	return true;
+}
+
+static int post(struct conn *c, const struct ib_send_wr *wr)
+{
+	const struct ib_send_wr *bad = wr;
+	u32 nr = length_of(wr, NULL);
+	int ret;
+
+	if (c->sending + nr > SEND_QUEUE)
+		return -ENOBUFS;
+	ret = verbs_may_fail() ?: ib_post_send(c->qp, wr, &bad);
+	if (ret)
+		conn_fail_locked(c, KCR_REASON_LOCAL, 0, ret);
+	/* The device may have taken some of them. */
+	c->sending += ret ? length_of(wr, bad) : nr;
+	return ret;
+}
+
+/**
+ * queue_post() - post work requests that go to the peer
  * @c: the connection
  * @wr: the first; all or none
  *
@@ -431,21 +505,40 @@ static u32 length_of(const struct ib_send_wr *wr, const struct ib_send_wr *end)
  */
 int queue_post(struct conn *c, const struct ib_send_wr *wr)
 {
-	const struct ib_send_wr *bad = wr;
-	u32 nr = length_of(wr, NULL);
+	lockdep_assert_held(&c->lock);
+
+	if (!conn_may_post(c))
+		return -ENOTCONN;
+	return is_held(c) ? -ENOBUFS : post(c, wr);
+}
+
+/**
+ * queue_post_registration() - post a registration
+ * @c: the connection
+ * @wr: the request
+ *
+ * Only when nothing before it is on its way. rdma_rxe, when it sends again what was
+ * not acknowledged, also does the registrations again that came after that. The
+ * second time they fail, and the queue with them; on 6.1 without a word.
+ *
+ * Return: 0, or as queue_post(). After -ENOBUFS it is for who asks
+ * queue_becomes_idle() to post it.
+ */
+int queue_post_registration(struct conn *c, const struct ib_send_wr *wr)
+{
 	int ret;
 
 	lockdep_assert_held(&c->lock);
 
 	if (!conn_may_post(c))
 		return -ENOTCONN;
-	if (c->sending + nr > SEND_QUEUE)
+	if (!is_idle(c)) {
+		c->wants_idle = true;
 		return -ENOBUFS;
-	ret = verbs_may_fail() ?: ib_post_send(c->qp, wr, &bad);
-	if (ret)
-		conn_fail_locked(c, KCR_REASON_LOCAL, 0, ret);
-	/* The device may have taken some of them. */
-	c->sending += ret ? length_of(wr, bad) : nr;
+	}
+	ret = post(c, wr);
+	if (!ret)
+		c->registering++;
 	return ret;
 }
 
@@ -468,6 +561,16 @@ int queue_post_message(struct conn *c, const struct wire_message *message)
 
 	if (!conn_may_post(c))
 		return -ENOTCONN;
+	/* PING wakes a queue that has fallen asleep: see may_ping(). */
+	if (is_held(c) && message->type != WIRE_PING)
+		return -ENOBUFS;
+	/*
+	 * On 6.1, a stale timer of the queue's may take what is sent right behind a
+	 * registration for lost before that is done. A few instructions are between
+	 * that and nothing, and frames may have to hurry, but messages need not.
+	 */
+	if (c->registering)
+		return -ENOBUFS;
 	i = find_first_bit(&c->free_messages, MESSAGES);
 	if (i == MESSAGES)
 		return -ENOBUFS;
@@ -481,7 +584,7 @@ int queue_post_message(struct conn *c, const struct wire_message *message)
 	sge.lkey = c->pd->local_dma_lkey;
 	wr.wr_cqe = &b->cqe;
 	wr.sg_list = &sge;
-	ret = queue_post(c, &wr);
+	ret = post(c, &wr);
 	if (!ret)
 		__clear_bit(i, &c->free_messages);
 	return ret;

@@ -49,7 +49,18 @@ static void free_frames(struct rx_ring *rx)
 	rx->region = NULL;
 }
 
-/* Registered, then advertised: the queue keeps the order. */
+static int make_known(struct conn *c, struct rx_ring *rx)
+{
+	int ret;
+
+	if (rx->is_registered)
+		return 0;
+	ret = grant_register(c, &rx->grant, &c->reg_cqe);
+	rx->is_registered = !ret;
+	return ret;
+}
+
+/* Registered, now or later, then told. */
 static int advertise(struct conn *c, u32 stream, u32 class, u32 depth)
 {
 	struct rx_ring *rx = &c->rx[stream][class];
@@ -59,8 +70,8 @@ static int advertise(struct conn *c, u32 stream, u32 class, u32 depth)
 
 	if (c->state != CONN_UP || c->peer_has_left)
 		return -ENOTCONN;
-	ret = grant_register(c, &rx->grant, &c->reg_cqe);
-	if (ret)
+	ret = make_known(c, rx);
+	if (ret && ret != -ENOBUFS)
 		return ret;
 	rx->depth = depth;
 	WRITE_ONCE(status_of(c, stream, class)->depth, depth);
@@ -387,6 +398,27 @@ bool ring_hear_opened(struct conn *c, const struct wire_ring *ring)
 	return true;
 }
 
+/**
+ * ring_register() - register what was opened
+ * @c: the connection
+ *
+ * Return: 0, or as grant_register().
+ */
+int ring_register(struct conn *c)
+{
+	u32 stream, class;
+	int ret = 0;
+
+	lockdep_assert_held(&c->lock);
+
+	for (stream = 0; stream < KCR_STREAMS && !ret; stream++)
+		for (class = 0; class < KCR_CLASSES && !ret; class++)
+			if (c->rx[stream][class].depth)
+				ret = make_known(c, &c->rx[stream][class]);
+	return ret;
+}
+
+/* Registered, then told: the queue keeps the order. */
 static int say_opened(struct conn *c, u32 stream, u32 class)
 {
 	struct rx_ring *rx = &c->rx[stream][class];
@@ -400,7 +432,7 @@ static int say_opened(struct conn *c, u32 stream, u32 class)
 		},
 	};
 
-	return conn_say(c, &m, WIRE_OPENED);
+	return make_known(c, rx) ?: conn_say(c, &m, WIRE_OPENED);
 }
 
 static int say_want(struct conn *c, u32 stream, u32 class)
@@ -496,7 +528,7 @@ int ring_check_send(struct conn *c, const struct kcr_send *args)
 		return -EALREADY;
 	if (args->sequence > tx->next || tx->next > tx->acked + tx->depth)
 		return -ENOBUFS;
-	if (c->sending >= SEND_QUEUE - SEND_QUEUE_RESERVE) {
+	if (!queue_has_room(c, 1)) {
 		c->is_starved = true;
 		return -ENOBUFS;
 	}

@@ -219,12 +219,44 @@ static void ring_sending(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, f->c.is_starved);
 }
 
+/* A registration waits for what was sent, and what is to be sent for it. */
+static void ring_registrations(struct kunit *test)
+{
+	struct fake *f = fake_new(test);
+	struct tx_ring *tx = &f->c.tx[2][1];
+	struct ib_send_wr wr = { .opcode = IB_WR_REG_MR };
+
+	f->c.state = CONN_UP;
+	tx->depth = 2;
+	tx->next = 1;
+	spin_lock_bh(&f->c.lock);
+	f->c.sending = 2;
+	f->c.registering = 1;
+	KUNIT_EXPECT_EQ(test, queue_post_registration(&f->c, &wr), -ENOBUFS);
+	KUNIT_EXPECT_TRUE(test, queue_has_room(&f->c, 1));
+	f->c.beats_wanted = 2;
+	KUNIT_EXPECT_EQ(test, queue_post(&f->c, &wr), -ENOBUFS);
+	KUNIT_EXPECT_FALSE(test, queue_has_room(&f->c, 1));
+	KUNIT_EXPECT_FALSE(test, queue_becomes_idle(&f->c));
+	spin_unlock_bh(&f->c.lock);
+	KUNIT_EXPECT_EQ(test, may_send(f, 1), -ENOBUFS);
+	KUNIT_EXPECT_TRUE(test, f->c.is_starved);
+	spin_lock_bh(&f->c.lock);
+	f->c.sending = 1;
+	KUNIT_EXPECT_TRUE(test, queue_becomes_idle(&f->c));
+	KUNIT_EXPECT_FALSE(test, queue_becomes_idle(&f->c));
+	KUNIT_EXPECT_TRUE(test, queue_has_room(&f->c, 1));
+	spin_unlock_bh(&f->c.lock);
+	KUNIT_EXPECT_EQ(test, may_send(f, 1), 0);
+}
+
 static struct kunit_case ring_cases[] = {
 	KUNIT_CASE(ring_classes),
 	KUNIT_CASE(ring_immediates),
 	KUNIT_CASE(ring_frames),
 	KUNIT_CASE(ring_credits),
 	KUNIT_CASE(ring_sending),
+	KUNIT_CASE(ring_registrations),
 	{ }
 };
 

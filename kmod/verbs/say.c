@@ -114,7 +114,7 @@ static bool try(struct conn *c, u32 flag, int (*fn)(struct conn *c))
  * conn_push() - say what is to be said, as far as there is room
  * @c: the connection
  *
- * A goodbye comes last.
+ * What has waited until nothing was on its way comes first, a goodbye last.
  */
 void conn_push(struct conn *c)
 {
@@ -124,6 +124,12 @@ void conn_push(struct conn *c)
 		return;
 	if (!try(c, SAY_HELLO, say_hello) || !c->was_up)
 		return;
+	if (queue_becomes_idle(c)) {
+		if (ring_register(c) || lane_register(c))
+			return;
+	} else if (c->wants_idle && !try(c, SAY_PING, say_ping)) {
+		return;
+	}
 	if (!try(c, SAY_WELCOME, say_welcome) || !ring_say_credits(c) ||
 	    !ring_say(c) || !try(c, SAY_PING, say_ping) ||
 	    !try(c, SAY_FAIL, say_fail) || !lane_say(c))

@@ -144,6 +144,7 @@ struct tx_ring {
 
 /* Frames from the peer. */
 struct rx_ring {
+	bool is_registered;
 	bool is_told;		/* OPENED was sent */
 	u32 depth;		/* 0 until this side has opened it */
 	u64 arrived;
@@ -298,7 +299,10 @@ struct conn {
 	u8 proof[WIRE_PROOF_BYTES];
 	u8 own_proof[WIRE_PROOF_BYTES];
 	u32 sending;			/* work requests on their way */
+	u32 registering;		/* of those, registrations */
 	bool is_starved;		/* a SEND found no room */
+	bool wants_idle;		/* a registration waits for that */
+	u32 beats_wanted;		/* for how long */
 	bool is_holding;		/* credits wait for a frame: KCR_RELEASE_MORE */
 	unsigned long free_messages;	/* bitmap */
 	struct ib_cqe frame_cqe;
@@ -392,7 +396,10 @@ void queue_destroy_qp(struct conn *c);
 void queue_destroy(struct conn *c);
 void queue_lane_done(struct ib_cq *cq, struct ib_wc *wc);
 void queue_lane_registered(struct ib_cq *cq, struct ib_wc *wc);
+bool queue_has_room(const struct conn *c, u32 nr);
+bool queue_becomes_idle(struct conn *c);
 int queue_post(struct conn *c, const struct ib_send_wr *wr);
+int queue_post_registration(struct conn *c, const struct ib_send_wr *wr);
 int queue_post_message(struct conn *c, const struct wire_message *message);
 
 /* say.c */
@@ -408,6 +415,7 @@ int ring_mmap(struct conn *c, u32 stream, u32 class, struct vm_area_struct *vma)
 bool ring_arrived(struct conn *c, u32 imm, u32 bytes);
 bool ring_hear_want(struct conn *c, const struct wire_ring *ring);
 bool ring_hear_opened(struct conn *c, const struct wire_ring *ring);
+int ring_register(struct conn *c);
 bool ring_say(struct conn *c);
 bool ring_say_credits(struct conn *c);
 void ring_stop_holding(struct conn *c);
@@ -444,6 +452,7 @@ int lane_ack(struct conn *c, const struct kcr_put_ack *args);
 int lane_arm(struct conn *c, const struct kcr_arm *args);
 bool lane_sent(struct lane *lane, bool is_done);
 bool lane_registered(struct lane *lane, bool is_done);
+int lane_register(struct conn *c);
 bool lane_say(struct conn *c);
 bool lane_rung(struct conn *c, u32 imm);
 bool lane_hear(struct conn *c, const struct wire_message *message);
