@@ -199,6 +199,7 @@ static int frames(struct kcr_mesh *base, const struct kcr_frames *args)
 /* Is there a way to each of the peers, and room? */
 static int check_peers(struct mesh *mesh, const struct kcr_send *args)
 {
+	bool have_all = true;
 	struct conn *c;
 	int ret = 0;
 	u32 bit;
@@ -215,8 +216,12 @@ static int check_peers(struct mesh *mesh, const struct kcr_send *args)
 		spin_lock_bh(&c->lock);
 		ret = ring_check_send(c, args);
 		spin_unlock_bh(&c->lock);
+		if (ret == -EALREADY)
+			ret = 0;
+		else
+			have_all = false;
 	}
-	return ret;
+	return ret ?: have_all ? -EALREADY : 0;
 }
 
 /* A frame is refused: what waited for it goes without. */
@@ -250,10 +255,12 @@ static int send(struct kcr_mesh *base, const struct kcr_send *args)
 			continue;
 		c = mesh_conn(mesh, args->base + bit, args->wire);
 		spin_lock_bh(&c->lock);
-		/* Again: it may have changed, by a caller that races itself. */
+		/* Again: it may have changed. Then the next try is for the others. */
 		ret = ring_check_send(c, args) ?: ring_send(c, args);
 		ring_stop_holding(c);
 		spin_unlock_bh(&c->lock);
+		if (ret == -EALREADY)
+			ret = 0;
 	}
 	if (ret)
 		stop_holding(mesh, args);

@@ -1061,7 +1061,9 @@ TEST_F(mesh_many, all_or_none)
 	/* Rank 0 has not had the second yet, so none gets the third. */
 	EXPECT_EQ(-ENOBUFS, send_to(fd, 0, 0xd, 8, 3));
 	EXPECT_EQ(-EALREADY, send_to(fd, 2, 0x3, 8, 2));
-	EXPECT_EQ(0, send_to(fd, 0, 1, 8, 2));
+	/* Who has it does not get it again. */
+	EXPECT_EQ(0, send_to(fd, 0, 0xd, 8, 2));
+	EXPECT_EQ(-EALREADY, send_to(fd, 0, 0xd, 8, 2));
 	EXPECT_EQ(0, send_to(fd, 0, 0xd, 8, 3));
 	/* Rank 2 has no place for a fourth, though the others have. */
 	for (i = 0; i < MANY; i++)

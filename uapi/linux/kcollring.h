@@ -723,9 +723,10 @@ struct kcr_connect {
  *
  * -ENOBUFS    one of the peers has no credit or has not opened the ring (it is
  *             asked to), the device's queue is full, or a frame with a lower sequence was
- *             not sent yet; nothing was sent. Not -EAGAIN, which io_uring takes
- *             for its own
- * -EALREADY   a frame with this sequence was sent
+ *             not sent yet. Some of the others may have got it if the room went while it was
+ *             sent: to send it again sends it to those who have not. Not -EAGAIN,
+ *             which io_uring takes for its own
+ * -EALREADY   a frame with this sequence was sent, to all of them
  * -ENOTCONN   no connection to one of them, or it is not up; nothing was sent
  * -ENXIO      this rank has no board in such a window
  */
