@@ -6,10 +6,10 @@
  * KCR_FUZZ_SECONDS (20). KCR_FUZZ_SEED repeats a run, as far as what runs at the same
  * time can be repeated. The options are for use by hand, see usage().
  *
- * Who includes this has before that struct program, with program_read(),
- * program_write(), program_save(), program_change(), program_cut() and
- * program_simpler(), and the names TARGET, TARGET_CORPUS and TARGET_WELL; and has
- * behind it the functions that are declared here as target_*.
+ * Who includes this has before that struct program, with program_read_line(),
+ * program_write(), program_change(), program_cut() and program_simpler(), and the
+ * names TARGET, TARGET_CORPUS and TARGET_WELL; and has behind it the functions that
+ * are declared here as target_*.
  */
 #ifndef KCR_FUZZ_FUZZ_H
 #define KCR_FUZZ_FUZZ_H
@@ -54,6 +54,38 @@ static void target_make(struct fuzz *f, struct program *p);
 static const char *target_try(struct fuzz *f, struct program *p);
 static bool target_is_well(struct fuzz *f);
 static void target_end(struct fuzz *f);
+
+static inline int program_save(const struct program *p, const char *path)
+{
+	FILE *f = fopen(path, "we");
+
+	if (!f)
+		return -errno;
+	program_write(p, f);
+	return fclose(f) ? -errno : 0;
+}
+
+static inline int program_read(struct program *p, const char *path)
+{
+	FILE *f = fopen(path, "re");
+	char line[2048];
+	int number = 0, err = 0;
+
+	memset(p, 0, sizeof(*p));
+	if (!f)
+		return -errno;
+	while (!err && fgets(line, sizeof(line), f)) {
+		number++;
+		line[strcspn(line, "#")] = 0;
+		err = program_read_line(p, line);
+	}
+	fclose(f);
+	if (!err && !p->n)
+		err = -EINVAL;
+	if (err)
+		fprintf(stderr, "# %s:%d: not a step\n", path, number);
+	return err;
+}
 
 static inline void usage(FILE *f)
 {

@@ -163,16 +163,6 @@ static inline void program_write(const struct program *p, FILE *f)
 	}
 }
 
-static inline int program_save(const struct program *p, const char *path)
-{
-	FILE *f = fopen(path, "we");
-
-	if (!f)
-		return -errno;
-	program_write(p, f);
-	return fclose(f) ? -errno : 0;
-}
-
 /* "name=value": 0 or -EINVAL */
 static inline int op_set(struct op *o, const char *word)
 {
@@ -191,7 +181,7 @@ static inline int op_set(struct op *o, const char *word)
 	return -EINVAL;
 }
 
-static inline int line_read(struct program *p, char *line)
+static inline int program_read_line(struct program *p, char *line)
 {
 	char *rest = NULL, *word = strtok_r(line, " \t\n", &rest), *end;
 	const struct op_type *t;
@@ -226,26 +216,6 @@ static inline int line_read(struct program *p, char *line)
 		if (op_set(o, word))
 			return -EINVAL;
 	return 0;
-}
-
-static inline int program_read(struct program *p, const char *path)
-{
-	FILE *f = fopen(path, "re");
-	char line[512];
-	int number = 0, err = 0;
-
-	memset(p, 0, sizeof(*p));
-	if (!f)
-		return -errno;
-	while (!err && fgets(line, sizeof(line), f)) {
-		number++;
-		line[strcspn(line, "#")] = 0;
-		err = line_read(p, line);
-	}
-	fclose(f);
-	if (err)
-		fprintf(stderr, "# %s:%d: not an operation\n", path, number);
-	return err;
 }
 
 /* ---- values ---- */
@@ -367,7 +337,7 @@ static inline void append(struct program *p, const char *format, ...)
 	va_start(more, format);
 	vsnprintf(line, sizeof(line), format, more);
 	va_end(more);
-	if (line_read(p, line))
+	if (program_read_line(p, line))
 		abort();
 }
 

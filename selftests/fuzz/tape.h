@@ -66,16 +66,6 @@ static inline void program_write(const struct program *p, FILE *f)
 	}
 }
 
-static inline int program_save(const struct program *p, const char *path)
-{
-	FILE *f = fopen(path, "we");
-
-	if (!f)
-		return -errno;
-	program_write(p, f);
-	return fclose(f) ? -errno : 0;
-}
-
 static inline int word_read(struct record *r, const char *word)
 {
 	bool is_seed = *word == '~';
@@ -92,7 +82,7 @@ static inline int word_read(struct record *r, const char *word)
 	return 0;
 }
 
-static inline int line_read(struct program *p, char *line)
+static inline int program_read_line(struct program *p, char *line)
 {
 	char *rest = NULL, *word = strtok_r(line, " \t\n", &rest);
 	struct step *s = &p->steps[p->n];
@@ -112,28 +102,6 @@ static inline int line_read(struct program *p, char *line)
 		if (word_read(&s->record, word))
 			return -EINVAL;
 	return 0;
-}
-
-static inline int program_read(struct program *p, const char *path)
-{
-	FILE *f = fopen(path, "re");
-	char line[2048];
-	int number = 0, err = 0;
-
-	memset(p, 0, sizeof(*p));
-	if (!f)
-		return -errno;
-	while (!err && fgets(line, sizeof(line), f)) {
-		number++;
-		line[strcspn(line, "#")] = 0;
-		err = line_read(p, line);
-	}
-	fclose(f);
-	if (!err && !p->n)
-		err = -EINVAL;
-	if (err)
-		fprintf(stderr, "# %s:%d: not a step\n", path, number);
-	return err;
 }
 
 /* ---- making them up ---- */
