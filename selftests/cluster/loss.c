@@ -15,7 +15,7 @@
 #define LOSES	"tc filter add dev cable%d ingress matchall action pass random netrand drop 16"
 #define LOST	"tc -s filter show dev cable%d ingress | grep -q 'dropped [1-9]'"
 #define KEEPS	"tc filter del dev cable%d ingress"
-#define COUNT	(96 << 10)
+#define COUNT	(12 << 10)
 #define WORLDS	2
 #define CAPACITY	1000
 #define MESSAGES	40
@@ -33,14 +33,14 @@ static int at_cables(struct cluster *c, const char *format)
 	return cluster_meet(c, &failed) ? -1 : failed;
 }
 
-/* Of the smallest frames first, in each stream that there is. */
+/* Of the smallest frames first. */
 static int reduce(struct cluster *c, int rank, struct kcr_world *w, uint64_t seed)
 {
 	uint64_t *x = malloc(3 * COUNT * sizeof(*x)), *sum = x + COUNT, *right = sum + COUNT;
 	size_t count;
 
 	RANK_TRUE(x);
-	for (count = 64; count <= COUNT / 8; count *= 4) {
+	for (count = 64; count <= COUNT; count *= 4) {
 		data_fill(x, count, KCR_F64, rank, seed + count);
 		memset(sum, 0, count * sizeof(*sum));
 		RANK_OK(w, kcr_allreduce(w, x, sum, count, KCR_F64, KCR_SUM));
