@@ -198,19 +198,9 @@ static struct kcr_waiter *waiter_new(struct kcr_call *call)
 	return waiter;
 }
 
-/* Asked before the lock is taken: a capability check may be audited. */
-static u32 parked_limit(const struct kcr_member *m)
-{
-	u32 limit = READ_ONCE(kcr_max_parked);
-
-	if (READ_ONCE(m->parked) >= limit && capable(CAP_SYS_RESOURCE))
-		return U32_MAX;
-	return limit;
-}
-
 /* 0: no need to wait. -EIOCBQUEUED: on the list, and no more ours. */
-static int enqueue(struct kcr_waiter *waiter, const struct kcr_wait *wait,
-		   u32 limit)
+static int try_enqueue(struct kcr_waiter *waiter, const struct kcr_wait *wait,
+		       u32 limit)
 {
 	struct kcr_member *m = waiter->member;
 	int ret = -EIOCBQUEUED;
@@ -234,6 +224,19 @@ static int enqueue(struct kcr_waiter *waiter, const struct kcr_wait *wait,
 	return ret;
 }
 
+/*
+ * As try_enqueue(). Who is bound by no limit is asked only where there is one in the way,
+ * and without the lock, since a capability check may be audited.
+ */
+static int enqueue(struct kcr_waiter *waiter, const struct kcr_wait *wait)
+{
+	int ret = try_enqueue(waiter, wait, READ_ONCE(kcr_max_parked));
+
+	if (ret == -EDQUOT && capable(CAP_SYS_RESOURCE))
+		ret = try_enqueue(waiter, wait, U32_MAX);
+	return ret;
+}
+
 /**
  * kcr_waiter_park() - WAIT through io_uring
  * @call: the call
@@ -245,19 +248,15 @@ static int enqueue(struct kcr_waiter *waiter, const struct kcr_wait *wait,
  */
 int kcr_waiter_park(struct kcr_call *call)
 {
-	u32 limit = parked_limit(call->member);
-	struct kcr_waiter *waiter;
+	struct kcr_waiter *waiter = waiter_new(call);
 	int ret;
 
-	if (READ_ONCE(call->member->parked) >= limit)
-		return -EDQUOT;
-	waiter = waiter_new(call);
 	if (!waiter)
 		return -ENOMEM;
 	*waiter_of(call->cmd) = waiter;
 	kcr_uring_mark_cancelable(call->cmd, call->issue_flags);
 
-	ret = enqueue(waiter, &call->args->wait, limit);
+	ret = enqueue(waiter, &call->args->wait);
 	if (ret != -EIOCBQUEUED) {
 		waiter->result = ret;
 		finish(waiter);
@@ -274,7 +273,6 @@ int kcr_waiter_park(struct kcr_call *call)
 int kcr_waiter_wait(struct kcr_call *call)
 {
 	struct kcr_member *m = call->member;
-	u32 limit = parked_limit(m);
 	struct kcr_waiter *waiter;
 	LIST_HEAD(done);
 	int ret;
@@ -282,7 +280,7 @@ int kcr_waiter_wait(struct kcr_call *call)
 	waiter = waiter_new(call);
 	if (!waiter)
 		return -ENOMEM;
-	ret = enqueue(waiter, &call->args->wait, limit);
+	ret = enqueue(waiter, &call->args->wait);
 	if (ret != -EIOCBQUEUED)
 		goto out;
 

@@ -1454,6 +1454,44 @@ TEST_F(join, quota_and_root)
 	close(fd[1]);
 }
 
+static void *parks(void *fd)
+{
+	long err, i;
+
+	for (i = 0; i < 500; i++) {
+		err = dev_wait(*(int *)fd, 0, (1 + i % 50) * DEV_MS / 100, 0);
+		if (err != -ETIMEDOUT)
+			return (void *)err;
+	}
+	return NULL;
+}
+
+/* Also if others park in the moment that it is found out. */
+TEST_F(join, quota_of_parked_and_root)
+{
+	long usual = dev_read_number(DEV_PARAMETERS "max_parked");
+	struct dev_world w = dev_world(1);
+	pthread_t thread[4];
+	int i, fd;
+	void *err;
+
+	if (geteuid() || usual < 0)
+		SKIP(return, "needs root");
+	fd = dev_member(&w, 0);
+	ASSERT_LE(0, fd);
+	ASSERT_EQ(0, dev_write_number(DEV_PARAMETERS "max_parked", 1));
+	for (i = 0; i < 4; i++)
+		EXPECT_EQ(0, pthread_create(&thread[i], NULL, parks, &fd));
+	for (i = 0; i < 4; i++) {
+		pthread_join(thread[i], &err);
+		EXPECT_EQ(NULL, err) {
+			TH_LOG("%s", strerror(-(long)err));
+		}
+	}
+	EXPECT_EQ(0, dev_write_number(DEV_PARAMETERS "max_parked", usual));
+	close(fd);
+}
+
 /* What the kernel has charged to this process's RLIMIT_MEMLOCK, in kB. */
 static long locked_kb(void)
 {
