@@ -61,6 +61,17 @@ struct mesh *mesh_find(struct net *net, const u8 *world, u32 rank)
 	return NULL;
 }
 
+/* Is this beat the first in a second? */
+static bool is_second(struct conn *c)
+{
+	lockdep_assert_held(&c->lock);
+
+	if (++c->beats_waited < MSEC_PER_SEC / BEAT_MS)
+		return false;
+	c->beats_waited = 0;
+	return true;
+}
+
 /*
  * One at a time. But a new request also wakes a queue that has fallen asleep on
  * those that it has, as rdma_rxe's does on 6.1 once in a while: after a second
@@ -71,9 +82,8 @@ static bool may_ping(struct conn *c)
 {
 	lockdep_assert_held(&c->lock);
 
-	if ((c->ping_is_out || c->wants_idle) &&
-	    ++c->beats_waited < MSEC_PER_SEC / BEAT_MS)
-		return false;
+	if (c->ping_is_out || c->wants_idle)
+		return is_second(c);
 	c->beats_waited = 0;
 	return true;
 }
@@ -107,6 +117,8 @@ static void beat(struct work_struct *work)
 			/* Its goodbye may be asleep. */
 			c->say |= SAY_PING;
 			conn_push(c);
+		} else if (c->state == CONN_PROVING && is_second(c)) {
+			queue_probe(c);
 		}
 		spin_unlock_bh(&c->lock);
 		if (silent_ns > (u64)verbs_silent_ms * NSEC_PER_MSEC)

@@ -513,6 +513,29 @@ int queue_post(struct conn *c, const struct ib_send_wr *wr)
 }
 
 /**
+ * queue_probe() - have the peer's device acknowledge something
+ * @c: the connection, which waits for a word of the peer's
+ *
+ * rdma_cm tells that a peer has gone by a datagram, once: if that is lost, who only
+ * waits would never know. A write of no bytes needs no key and no receive, and the
+ * peer sees nothing of it; if there is no queue pair any more it ends with an error.
+ * It also wakes this end's queue; see may_ping().
+ *
+ * Return: 0, or as queue_post().
+ */
+int queue_probe(struct conn *c)
+{
+	struct ib_rdma_wr wr = {
+		.wr = {
+			.opcode = IB_WR_RDMA_WRITE,
+			.wr_cqe = &c->frame_cqe,
+		},
+	};
+
+	return queue_post(c, &wr.wr);
+}
+
+/**
  * queue_post_registration() - post a registration
  * @c: the connection
  * @wr: the request

@@ -399,6 +399,7 @@ void queue_lane_registered(struct ib_cq *cq, struct ib_wc *wc);
 bool queue_has_room(const struct conn *c, u32 nr);
 bool queue_becomes_idle(struct conn *c);
 int queue_post(struct conn *c, const struct ib_send_wr *wr);
+int queue_probe(struct conn *c);
 int queue_post_registration(struct conn *c, const struct ib_send_wr *wr);
 int queue_post_message(struct conn *c, const struct wire_message *message);
 

@@ -930,6 +930,27 @@ static int answer_too_fast(struct raw *r)
 
 FIXTURE_VARIANT_ADD(answers, too_fast) ANSWER(too_fast, PROTOCOL, EBADMSG);
 
+/*
+ * Gone without a word, as if rdma_cm's had got lost: found out long before the time to
+ * connect is over.
+ */
+TEST_F_TIMEOUT(connects, peer_is_lost, 120)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_ERR };
+
+	ASSERT_EQ(0, victim_connect(&self->v, RAW_PORT, 90000));
+	ASSERT_EQ(0, raw_requested(&self->high));
+	ASSERT_EQ(0, answer_and_wait(&self->high));
+	/* It waits for as long as it is asked to. */
+	dev_sleep(3);
+	EXPECT_EQ(KCR_CONN_CONNECTING, mesh_state(self->v.high));
+	ASSERT_EQ(0, ibv_modify_qp(self->high.id->qp, &attr, IBV_QP_STATE));
+	EXPECT_TRUE(DEV_SOON(40, mesh_state(self->v.high) != KCR_CONN_CONNECTING));
+	expect_failed(_metadata, self->v.high, KCR_REASON_COMPLETION, EHOSTUNREACH);
+	EXPECT_EQ(IBV_WC_RETRY_EXC_ERR, self->v.high->detail);
+	EXPECT_EQ(0, dev_cause(self->v.status));
+}
+
 /* ---- who has proven itself, and then ---- */
 
 FIXTURE(proven) {
