@@ -26,7 +26,7 @@
 /* The address of a wire's device, as text. */
 static inline const char *mesh_address(__u32 wire)
 {
-	static char text[32];
+	static __thread char text[32];
 
 	snprintf(text, sizeof(text), "10.%u.0.1", 77 + wire);
 	return text;
@@ -61,6 +61,14 @@ static inline void mesh_sockaddr(__u8 out[28], const char *address, int port)
 
 	memset(out, 0, 28);
 	inet_pton(AF_INET, address, &sin.sin_addr);
+	memcpy(out, &sin, sizeof(sin));
+}
+
+static inline void mesh_sockaddr6(__u8 out[28], const char *address)
+{
+	struct sockaddr_in6 sin = { .sin6_family = AF_INET6 };
+
+	inet_pton(AF_INET6, address, &sin.sin6_addr);
 	memcpy(out, &sin, sizeof(sin));
 }
 
