@@ -19,8 +19,10 @@
  * or that the world has failed, is among the completions that draining
  * brings in: so only then the connection is found to have ended without a word.
  */
+#include <linux/in.h>
 #include <linux/random.h>
 #include <linux/slab.h>
+#include <net/ipv6.h>
 #include <rdma/ib_cm.h>
 
 #include "../compat.h"
@@ -519,6 +521,21 @@ static int parse_address(const u8 *bytes, struct sockaddr_storage *address)
 	return address->ss_family == AF_INET6 ? 0 : -EINVAL;
 }
 
+/*
+ * Is it the address of one node? rdma_cm takes any address, for one of this node, but writes
+ * it as it is into a request, to which then nobody answers.
+ */
+static bool is_of_one_node(const struct sockaddr_storage *address)
+{
+	const struct in6_addr *v6 = &((const struct sockaddr_in6 *)address)->sin6_addr;
+	__be32 v4 = ((const struct sockaddr_in *)address)->sin_addr.s_addr;
+
+	if (address->ss_family == AF_INET)
+		return !ipv4_is_zeronet(v4) && !ipv4_is_multicast(v4) &&
+		       !ipv4_is_lbcast(v4);
+	return !ipv6_addr_any(v6) && !ipv6_addr_is_multicast(v6);
+}
+
 /* sin_port and sin6_port lie at the same place. */
 static void set_port(struct sockaddr_storage *address, u16 port)
 {
@@ -539,7 +556,8 @@ static int set_addresses(struct conn *c, const struct kcr_connect *args)
 		     offsetof(struct sockaddr_in6, sin6_port));
 	ret = parse_address(args->local, &c->local) ?:
 	      parse_address(args->remote, &c->remote);
-	if (ret || c->local.ss_family != c->remote.ss_family)
+	if (ret || c->local.ss_family != c->remote.ss_family ||
+	    !is_of_one_node(&c->remote))
 		return -EINVAL;
 	set_port(&c->local, 0);
 	if (!has_port(&c->remote))

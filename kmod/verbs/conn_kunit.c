@@ -250,6 +250,9 @@ static void conn_addresses(struct kunit *test)
 	memcpy(args.local, &v4, sizeof(v4));
 	KUNIT_EXPECT_EQ(test, set_addresses(&f->c, &args), -EINVAL);
 	memcpy(args.remote, &v4, sizeof(v4));
+	memset(args.remote + 4, 0, 4);
+	KUNIT_EXPECT_EQ(test, set_addresses(&f->c, &args), -EINVAL);
+	memcpy(args.remote, &v4, sizeof(v4));
 	memset(args.remote + 8, 0xff, sizeof(args.remote) - 8);
 	KUNIT_EXPECT_EQ(test, set_addresses(&f->c, &args), 0);
 	KUNIT_EXPECT_EQ(test, out->sin_port, htons(99));

@@ -165,6 +165,14 @@ TEST_F(mesh_args, connect)
 	CHANGED(-EINVAL, KCR_CMD_CONNECT, right, a.remote[0] = AF_UNIX);
 	CHANGED(-EINVAL, KCR_CMD_CONNECT, right, a.remote[0] = AF_INET6);
 	CHANGED(-EINVAL, KCR_CMD_CONNECT, right, memset(a.local, 0xff, 28));
+	/* Where nobody is, or many. */
+	CHANGED(-EINVAL, KCR_CMD_CONNECT, right, mesh_sockaddr(a.remote, "0.0.0.0", 0));
+	CHANGED(-EINVAL, KCR_CMD_CONNECT, right, mesh_sockaddr(a.remote, "224.0.0.1", 0));
+	CHANGED(-EINVAL, KCR_CMD_CONNECT, right, mesh_sockaddr(a.remote, "255.255.255.255", 0));
+	CHANGED(-EINVAL, KCR_CMD_CONNECT, right, mesh_sockaddr6(a.local, "fd77::1");
+		mesh_sockaddr6(a.remote, "::"));
+	CHANGED(-EINVAL, KCR_CMD_CONNECT, right, mesh_sockaddr6(a.local, "fd77::1");
+		mesh_sockaddr6(a.remote, "ff02::1"));
 	/* None of these made anything. */
 	EXPECT_EQ(-ENXIO, dev_map_error(self->r.fd[0], PROT_READ, MAP_SHARED,
 					KCR_MMAP_OFFSET(0, KCR_MAP_CONN, 1), PAGE));

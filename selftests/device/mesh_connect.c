@@ -461,14 +461,6 @@ static bool has_gid(const char *start)
 	return false;
 }
 
-static void sockaddr6(__u8 out[28], const char *address)
-{
-	struct sockaddr_in6 sin = { .sin6_family = AF_INET6 };
-
-	inet_pton(AF_INET6, address, &sin.sin6_addr);
-	memcpy(out, &sin, sizeof(sin));
-}
-
 TEST_F(mesh_connect, ipv6)
 {
 	struct kcr_conn_status *high, *low;
@@ -477,8 +469,10 @@ TEST_F(mesh_connect, ipv6)
 		SKIP(return, "cannot give dummy0 an IPv6 address");
 	ASSERT_TRUE(DEV_SOON(10, has_gid("fd77:")));
 	ASSERT_EQ(0, mesh_ranks_join(&self->r, 2));
-	high = CONNECT(1, 0, 0, sockaddr6(a.local, "fd77::1"); sockaddr6(a.remote, "fd77::1"));
-	low = CONNECT(0, 1, 0, sockaddr6(a.local, "fd77::1"); sockaddr6(a.remote, "fd77::1"));
+	high = CONNECT(1, 0, 0, mesh_sockaddr6(a.local, "fd77::1");
+		       mesh_sockaddr6(a.remote, "fd77::1"));
+	low = CONNECT(0, 1, 0, mesh_sockaddr6(a.local, "fd77::1");
+		      mesh_sockaddr6(a.remote, "fd77::1"));
 	EXPECT_TRUE(DEV_SOON(10, mesh_is_up(low) && mesh_is_up(high))) {
 		MESH_LOG(low);
 		MESH_LOG(high);

@@ -677,7 +677,8 @@ struct kcr_fail {
  * @wire: 0 .. KCR_MAX_WIRES - 1
  * @local: struct sockaddr_in or sockaddr_in6 of this end: an address of an RDMA device in
  *	the caller's network namespace; the port does not matter
- * @remote: the other end's; port 0 stands for the module's
+ * @remote: the other end's, neither 0.0.0.0 nor ::, nor one of many; port 0 stands for the
+ *	module's
  * @timeout_ms: until it must be up, from now, at most 600000; 0, for the higher rank
  *	only: wait for the peer without end
  * @depth: frames of a ring that may be on their way, 1 .. KCR_FRAMES_MAX - 1; the same
