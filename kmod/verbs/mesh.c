@@ -117,7 +117,7 @@ static void beat(struct work_struct *work)
 			/* Its goodbye may be asleep. */
 			c->say |= SAY_PING;
 			conn_push(c);
-		} else if (c->state == CONN_PROVING && is_second(c)) {
+		} else if (c->state == CONN_PROVING && !c->sending && is_second(c)) {
 			queue_probe(c);
 		}
 		spin_unlock_bh(&c->lock);

@@ -519,7 +519,8 @@ int queue_post(struct conn *c, const struct ib_send_wr *wr)
  * rdma_cm tells that a peer has gone by a datagram, once: if that is lost, who only
  * waits would never know. A write of no bytes needs no key and no receive, and the
  * peer sees nothing of it; if there is no queue pair any more it ends with an error.
- * It also wakes this end's queue; see may_ping().
+ * What is on its way does as much, and must be left alone: rdma_rxe counts the time
+ * until it sends that again from the last request that was posted.
  *
  * Return: 0, or as queue_post().
  */
