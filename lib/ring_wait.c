@@ -65,7 +65,7 @@ static uint64_t until_damage(const struct kcr_ring *ring)
 		if (!until)
 			continue;
 		if (!now)
-			now = process_now_ns();
+			now = process_coarse_ns();
 		if (until >= now)
 			ns = lower(ns, until - now + 1);
 	}
@@ -224,7 +224,7 @@ static bool is_still_torn(const struct ring_rx *rx, uint64_t next)
 	uint64_t until = ring_get(&rx->torn_until);
 	struct ring_view view;
 
-	return until && process_now_ns() <= until &&
+	return until && process_coarse_ns() <= until &&
 	       ring_look(&rx->slots, next, NULL, &view) == LOOK_DAMAGED;
 }
 

@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <stddef.h>
 #include <sys/types.h>
+#include <time.h>
 
 void *__real_malloc(size_t bytes);
 void *__real_calloc(size_t n, size_t bytes);
@@ -29,6 +30,8 @@ int __real_posix_fallocate(int fd, off_t at, off_t bytes);
 int __wrap_posix_fallocate(int fd, off_t at, off_t bytes);
 void *__real_mmap(void *at, size_t bytes, int prot, int flags, int fd, off_t offset);
 void *__wrap_mmap(void *at, size_t bytes, int prot, int flags, int fd, off_t offset);
+int __real_clock_gettime(clockid_t clock, struct timespec *now);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *now);
 int __real_eventfd(unsigned int value, int flags);
 int __wrap_eventfd(unsigned int value, int flags);
 int __real_ioctl(int fd, unsigned long request, void *arg);

@@ -9,6 +9,7 @@
 #include "kselftest_harness.h"
 #include "inside.h"
 #include "ring.h"
+#include "wrap.h"
 #include "../../lib/ring.h"
 
 #define RANKS		3
@@ -289,6 +290,51 @@ TEST_F_TIMEOUT(hostile, waiting_while_it_is_torn, 120)
 		EXPECT_EQ(1, is_readable(fd, 20000));
 		EXPECT_EQ(form % 2 ? 0 : -EBADMSG, POLL());
 		EXPECT_EQ(1, STAT(1, corrupt));
+		self->r[1]->from[0]->remote = NULL;
+		DROP();
+	}
+}
+
+static __thread unsigned int exact_times;
+
+int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
+{
+	exact_times += clock != CLOCK_MONOTONIC_COARSE;
+	return __real_clock_gettime(clock, now);
+}
+
+/*
+ * The exact time is a system call where the machine's clock is a device, as in many a virtual
+ * machine. Who polls, or finds a lane full, makes none, be what is found whole or not.
+ */
+TEST_F(hostile, what_is_torn_costs_no_system_call)
+{
+	static const struct kcr_lane_status status;
+	unsigned char *byte, *count;
+
+	for (int form = 0; form < 4; form++) {
+		MAKE(form % 2 ? KCR_RING_RAW : 0, 20000000000ull * pace());
+		self->r[1]->remote_patience_ns = self->r[1]->patience_ns;
+		self->r[1]->from[0]->remote = form / 2 ? &status : NULL;
+		byte = slot_of(self->slots, 1) + KCR_SLOT_PAYLOAD;
+		exact_times = 0;
+		for (int n = 1; n <= DEPTH; n++)
+			ASSERT_EQ(n, SEND(n));
+		*byte ^= 1;
+		for (int look = 0; look < 100; look++)
+			ASSERT_EQ(0, POLL());
+		EXPECT_NE(0, STAT(1, torn));
+		*byte ^= 1;
+		ASSERT_EQ(DEPTH, POLL());
+		if (form % 2 == 0) {
+			/* The counter says what no counter can. */
+			count = (unsigned char *)self->r[1]->from[0]->ack;
+			*count ^= 1;
+			for (int look = 0; look < 100; look++)
+				ASSERT_EQ(-EAGAIN, SEND(DEPTH + 1));
+			*count ^= 1;
+		}
+		EXPECT_EQ(0, exact_times);
 		self->r[1]->from[0]->remote = NULL;
 		DROP();
 	}
