@@ -518,8 +518,9 @@ static int polls(struct cluster *c, int rank)
 	RANK_TRUE(polled.marks == 2 * TRACE_RUNS && empty.marks == polled.marks);
 	for (int run = 0; run < TRACE_RUNS; run++)
 		if (polled.calls[run] != empty.calls[run])
-			RANK_FAIL("run %d: %d system calls for %d messages", run,
-				  (polled.calls[run] - empty.calls[run]) / 2, DEPTH);
+			RANK_FAIL("run %d: %d system calls for %d messages, the last is number %lld",
+				  run, (polled.calls[run] - empty.calls[run]) / 2, DEPTH,
+				  polled.last[run]);
 	return 0;
 }
 

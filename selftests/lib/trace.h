@@ -17,6 +17,7 @@
 #define KCR_TEST_TRACE_H
 
 #include <sys/ptrace.h>
+#include <sys/syscall.h>
 #include "ranks.h"
 
 #define TRACE_RUNS	40
@@ -25,6 +26,8 @@ struct trace {
 	int marks;		/* seen so far */
 	int stops;		/* of system calls in this run, entry and exit */
 	int calls[TRACE_RUNS];	/* stops of each, those of the closing mark, too */
+	long long last[TRACE_RUNS];	/* the number of its last call that no mark makes, or -1 */
+	long long call;		/* of this run */
 };
 
 static inline int trace_me(void)
@@ -37,18 +40,33 @@ static inline void trace_mark(void)
 	raise(SIGUSR1);
 }
 
-/* One stop of a child. Returns the signal to go on with. */
-static inline int trace_stop(struct trace *t, int status)
+/* What raise() calls. */
+static inline int trace_is_of_mark(unsigned long long call)
 {
+	return call == SYS_rt_sigprocmask || call == SYS_getpid || call == SYS_gettid ||
+	       call == SYS_tgkill;
+}
+
+/* One stop of a child. Returns the signal to go on with. */
+static inline int trace_stop(struct trace *t, pid_t pid, int status)
+{
+	struct __ptrace_syscall_info info;
+
 	if (WSTOPSIG(status) == (SIGTRAP | 0x80)) {
 		t->stops++;
+		if (ptrace(PTRACE_GET_SYSCALL_INFO, pid, sizeof(info), &info) > 0 &&
+		    info.op == PTRACE_SYSCALL_INFO_ENTRY && !trace_is_of_mark(info.entry.nr))
+			t->call = info.entry.nr;
 		return 0;
 	}
 	if (WSTOPSIG(status) != SIGUSR1)
 		return WSTOPSIG(status);
-	if (t->marks % 2 && t->marks < 2 * TRACE_RUNS)
+	if (t->marks % 2 && t->marks < 2 * TRACE_RUNS) {
 		t->calls[t->marks / 2] = t->stops;
+		t->last[t->marks / 2] = t->call;
+	}
 	t->stops = 0;
+	t->call = -1;
 	t->marks++;
 	return 0;
 }
@@ -83,7 +101,7 @@ static inline int trace_all(pid_t *pids, int *statuses, struct trace *traces, in
 			continue;
 		}
 		ptrace(PTRACE_SETOPTIONS, pid, NULL, PTRACE_O_TRACESYSGOOD);
-		sig = trace_stop(&traces[i], status);
+		sig = trace_stop(&traces[i], pid, status);
 		ptrace(PTRACE_SYSCALL, pid, NULL, sig);
 	}
 	return bad + running;
