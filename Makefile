@@ -73,7 +73,10 @@ selftests: lib tools $(KSELFTEST)
 # What is checked: see selftests/check. These install what is missing and
 # build first, and end with one line: N passed, N failed, N skipped.
 KERNEL ?= 6.12
-CHECK := host vm-6.12 vm-6.1 cluster-6.12 cluster-6.1
+CHECK := host+shm device-6.12+device-6.1 world-6.12 world-6.1-some cluster-6.12 \
+	cluster-6.1-some
+CHECK_LONG := host shm asan tsan $(foreach k,6.12 6.1,device-$k world-$k cluster-$k) \
+	device-debug world-debug cluster-debug device-kcsan world-kcsan
 CHECK_DEBUG := asan tsan debug
 .PHONY: check check-debug check-all check-asan check-tsan check-host check-vm
 .PHONY: check-cluster check-long
@@ -84,17 +87,17 @@ check-debug:
 check-all:
 	+@selftests/check $(CHECK) $(CHECK_DEBUG)
 check-host:
-	+@selftests/check host
+	+@selftests/check host+shm
 check-asan:
 	+@selftests/check asan
 check-tsan:
 	+@selftests/check tsan
 check-vm:
-	+@selftests/check vm-$(KERNEL)
+	+@selftests/check device-$(KERNEL) world-$(KERNEL)
 check-cluster:
 	+@selftests/check cluster-$(KERNEL)
 check-long:
-	+@KCR_TEST_LONG=1 selftests/check $(CHECK) asan tsan vm-debug cluster-debug vm-kcsan
+	+@KCR_TEST_LONG=1 selftests/check $(CHECK_LONG)
 
 # What ran of the modules in the last check-debug.
 .PHONY: coverage
@@ -146,8 +149,8 @@ help:
 	@echo 'make                modules for every kernel with headers, library, tools'
 	@echo 'make KVER=release   the same with the module for one kernel only'
 	@echo 'make demo           train on 4 ranks through the module in a VM'
-	@echo 'make check          all tests: on this host, in VMs with 6.12 and 6.1, on'
-	@echo '                    two and four nodes with each'
+	@echo 'make check          the tests: on this host, in VMs with 6.12 and 6.1, on'
+	@echo '                    several nodes with each'
 	@echo 'make check-debug    the library under sanitizers; a part of the rest on a debug'
 	@echo '                    kernel, which is built when it is'
 	@echo '                    missing, and which lines of the modules ran'
@@ -157,8 +160,8 @@ help:
 	@echo '                    check-tsan: under the one for threads'
 	@echo 'make check-vm       one kernel: KERNEL=6.12 (default) or KERNEL=6.1'
 	@echo 'make check-cluster  the tests of several nodes, with one kernel'
-	@echo 'make check-long     check, with the long forms of the tests, all of them on the'
-	@echo '                    debug kernel, and those that race on one with KCSAN'
+	@echo 'make check-long     all tests, in their long forms; those of the module on the'
+	@echo '                    debug kernel, those that race on one with KCSAN, too'
 	@echo 'make coverage       the table of lines that the last check-debug left'
 	@echo 'make bench          messages against the bare CPUs, on this host'
 	@echo 'make bench-vm       the mesh against perftest, between two VMs: KERNEL=6.12'
