@@ -646,6 +646,7 @@ FIXTURE_VARIANT(answers) {
 	int (*answer)(struct raw *r);
 	__u32 reason;
 	__u32 error;
+	__u32 detail;	/* or 0: whatever it is */
 };
 
 FIXTURE_SETUP(answers)
@@ -670,6 +671,8 @@ TEST_F(answers, answer)
 {
 	EXPECT_EQ(0, variant->answer(&self->high));
 	expect_failed(_metadata, self->v.high, variant->reason, variant->error);
+	if (variant->detail)
+		EXPECT_EQ(variant->detail, self->v.high->detail);
 	EXPECT_EQ(0, dev_cause(self->v.status));
 }
 
@@ -806,6 +809,50 @@ static int answer_no_rank(struct raw *r)
 }
 
 FIXTURE_VARIANT_ADD(answers, no_rank) ANSWER(no_rank, RANK, ENOENT);
+
+static int answer_another_version(struct raw *r)
+{
+	struct raw_reject reject = {
+		.magic = RAW_MAGIC, .version = RAW_VERSION + 1,
+		.reason = KCR_REASON_VERSION, .detail = RAW_VERSION + 1,
+	};
+
+	return rdma_reject(r->id, &reject, sizeof(reject)) ? -errno : 0;
+}
+
+/* What this node's module speaks is its own to say, in the same word. */
+FIXTURE_VARIANT_ADD(answers, another_version) {
+	.answer = answer_another_version,
+	.reason = KCR_REASON_VERSION,
+	.error = EPROTO,
+	.detail = RAW_VERSION << 16 | (RAW_VERSION + 1),
+};
+
+static int answer_no_world(struct raw *r)
+{
+	return reject_with(r, KCR_REASON_WORLD);
+}
+
+FIXTURE_VARIANT_ADD(answers, no_world) ANSWER(no_world, WORLD, ENOENT);
+
+static int answer_twice(struct raw *r)
+{
+	return reject_with(r, KCR_REASON_DUPLICATE);
+}
+
+FIXTURE_VARIANT_ADD(answers, twice) ANSWER(twice, DUPLICATE, EEXIST);
+
+static int answer_crossed(struct raw *r)
+{
+	return reject_with(r, KCR_REASON_CROSSED);
+}
+
+FIXTURE_VARIANT_ADD(answers, crossed) {
+	.answer = answer_crossed,
+	.reason = KCR_REASON_CROSSED,
+	.error = ECONNREFUSED,
+	.detail = 7,
+};
 
 /* Reasons that nobody gives, or that are no answer to a request. */
 static int answer_no_reason(struct raw *r)
