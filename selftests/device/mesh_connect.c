@@ -728,11 +728,12 @@ static void resources(char *text, size_t bytes)
 }
 
 /*
- * K18: again and again; afterwards the devices have what they had before. The limit is
- * for kernels that watch themselves, which are several times slower.
+ * K18: a thousand times; afterwards the devices have what they had before. A kernel that
+ * watches itself is several times slower, and does what there is time for.
  */
 TEST_F_TIMEOUT(mesh_connect, many, 150)
 {
+	bool is_slow = !access("/sys/kernel/debug/kmemleak", F_OK);
 	double begin = dev_now(), limit = 45 * dev_scale();
 	static char before[4096], after[4096];
 	int most = 1000 * dev_scale(), rounds;
@@ -745,14 +746,14 @@ TEST_F_TIMEOUT(mesh_connect, many, 150)
 	ASSERT_TRUE(strstr(before, "rxe0: ")) {
 		TH_LOG("the rdma tool says \"%s\"", before);
 	}
-	for (rounds = 0; rounds < most && dev_now() - begin < limit; rounds++) {
+	for (rounds = 0; rounds < most && !(is_slow && dev_now() - begin > limit); rounds++) {
 		ASSERT_EQ(0, mesh_ranks_open(&self->r, 2));
 		if (rounds & 1)
 			ASSERT_EQ(0, dev_leave(self->r.fd[rounds >> 1 & 1]));
 		mesh_ranks_close(&self->r);
 	}
 	TH_LOG("%d of %d connections in %.1f s", rounds, most, dev_now() - begin);
-	EXPECT_LT(most / 50, rounds);
+	EXPECT_LE(is_slow ? most / 50 : most, rounds);
 	EXPECT_TRUE(DEV_SOON(DEV_SETTLE, (resources(after, sizeof(after)),
 					  !strcmp(before, after)))) {
 		TH_LOG("before:\n%safter:\n%s", before, after);
