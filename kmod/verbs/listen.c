@@ -136,6 +136,14 @@ int listen_incoming(struct rdma_cm_id *id, struct rdma_cm_event *event)
 	return reason ? refuse(id, reason, detail) : 0;
 }
 
+/* Of an address that is everybody's, rdma_cm has none left: somebody has that port. */
+static int bind_to(struct rdma_cm_id *id, struct sockaddr *address)
+{
+	int ret = rdma_bind_addr(id, address);
+
+	return ret == -EADDRNOTAVAIL ? -EADDRINUSE : ret;
+}
+
 static struct rdma_cm_id *listen_at(struct net *net, struct sockaddr *address)
 {
 	struct rdma_cm_id *id;
@@ -147,7 +155,7 @@ static struct rdma_cm_id *listen_at(struct net *net, struct sockaddr *address)
 		return id;
 	ret = rdma_set_afonly(id, 1);
 	if (!ret)
-		ret = rdma_bind_addr(id, address);
+		ret = bind_to(id, address);
 	if (!ret)
 		ret = verbs_may_fail() ?: rdma_listen(id, 0);
 	if (!ret)
