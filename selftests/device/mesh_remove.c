@@ -4,6 +4,8 @@
  *
  * Only where the whole machine is ours. Every test gives back what it took.
  */
+#include <rdma/rdma_cma.h>
+
 #include "kselftest_harness.h"
 #include "mesh.h"
 #include "module.h"
@@ -38,6 +40,13 @@ FIXTURE_TEARDOWN(mesh_remove)
 	if (self->status != MAP_FAILED)
 		munmap(self->status, sizeof(*self->status));
 	mesh_ranks_close(&self->r);
+	/* Where a case broke off. */
+	if (!mesh_missing_for_removal()) {
+		if (dev_read_number(MESH_PARAMETERS "port") != MESH_PORT)
+			module_take_verbs();
+		if (!module_is_there("kcollring_verbs"))
+			EXPECT_EQ(0, module_give_verbs());
+	}
 	DEV_EXPECT_NOTHING_LEFT(&self->before);
 	MESH_EXPECT_NOTHING_LEFT();
 	/* The device is there again, for whoever comes next. */
@@ -386,6 +395,104 @@ TEST_F(mesh_remove, module_often)
 		expect_works(_metadata);
 	}
 	close(module);
+}
+
+/* Without any connection, so that it can go. */
+static void take_out(struct __test_metadata *_metadata,
+		     FIXTURE_DATA(mesh_remove) *self)
+{
+	munmap(self->status, sizeof(*self->status));
+	self->status = MAP_FAILED;
+	mesh_ranks_close(&self->r);
+	ASSERT_TRUE(module_take_verbs());
+}
+
+#define USERMODEHELPER "/proc/sys/kernel/modprobe"
+
+/* Who connects first needs no module loaded: the kernel asks modprobe, or what it has for it. */
+TEST_F(mesh_remove, module_on_demand)
+{
+	char folder[] = "/tmp/kcr-modprobe-XXXXXX", script[64];
+	char before[256] = "", link[32], path[PATH_MAX];
+	struct dev_world w = dev_world(2);
+	int module, fd, n;
+	FILE *file;
+
+	module = module_open("kcollring_verbs.ko");
+	if (module < 0)
+		SKIP(return, "no kcollring_verbs.ko to load again");
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", module);
+	n = readlink(link, path, sizeof(path) - 1);
+	ASSERT_LT(0, n);
+	path[n] = 0;
+	ASSERT_NE(NULL, mkdtemp(folder));
+	snprintf(script, sizeof(script), "%s/modprobe", folder);
+	file = fopen(script, "w");
+	ASSERT_NE(NULL, file);
+	fprintf(file, "#!/bin/sh\n[ \"$*\" = \"-q -- kcollring_verbs\" ] && insmod '%s'\n", path);
+	ASSERT_EQ(0, fclose(file));
+	ASSERT_EQ(0, chmod(script, 0700));
+	file = fopen(USERMODEHELPER, "r");
+	ASSERT_NE(NULL, file);
+	ASSERT_NE(NULL, fgets(before, sizeof(before), file));
+	fclose(file);
+	take_out(_metadata, self);
+
+	EXPECT_EQ(0, dev_write_text(USERMODEHELPER, script));
+	fd = dev_member(&w, 1);
+	EXPECT_LE(0, fd);
+	EXPECT_EQ(0, mesh_connect(fd, 0, 0));
+	EXPECT_TRUE(module_is_there("kcollring_verbs"));
+	close(fd);
+	EXPECT_EQ(0, dev_write_text(USERMODEHELPER, before));
+	EXPECT_EQ(0, unlink(script));
+	EXPECT_EQ(0, rmdir(folder));
+	if (!module_is_there("kcollring_verbs"))
+		EXPECT_EQ(0, module_load(module, ""));
+	close(module);
+	expect_works(_metadata);
+}
+
+/* A port that somebody else listens at: refused where a mesh begins. Another one will do. */
+TEST_F(mesh_remove, port)
+{
+	struct rdma_event_channel *channel = rdma_create_event_channel();
+	struct sockaddr_in at = {
+		.sin_family = AF_INET, .sin_port = htons(MESH_PORT),
+	};
+	struct dev_world w = dev_world(2);
+	struct rdma_cm_id *ear;
+	int module, fd;
+
+	module = module_open("kcollring_verbs.ko");
+	if (module < 0)
+		SKIP(return, "no kcollring_verbs.ko to load again");
+	ASSERT_NE(NULL, channel);
+	take_out(_metadata, self);
+	ASSERT_EQ(0, module_load(module, ""));
+	ASSERT_EQ(0, rdma_create_id(channel, &ear, NULL, RDMA_PS_TCP));
+	ASSERT_EQ(0, rdma_bind_addr(ear, (struct sockaddr *)&at));
+	ASSERT_EQ(0, rdma_listen(ear, 1));
+
+	fd = dev_member(&w, 1);
+	ASSERT_LE(0, fd);
+	EXPECT_EQ(-EADDRINUSE, mesh_connect(fd, 0, 0));
+	EXPECT_EQ(MAP_FAILED, mesh_status(fd, 0, 0));
+	ASSERT_TRUE(module_take_verbs());
+	ASSERT_EQ(0, module_load(module, "port=18600"));
+	EXPECT_EQ(18600, dev_read_number(MESH_PARAMETERS "port"));
+	EXPECT_EQ(0, mesh_connect(fd, 0, 0));
+	close(fd);
+	expect_works(_metadata);
+
+	rdma_destroy_id(ear);
+	rdma_destroy_event_channel(channel);
+	ASSERT_TRUE(module_take_verbs());
+	EXPECT_EQ(-EINVAL, module_load(module, "port=0"));
+	EXPECT_EQ(-EINVAL, module_load(module, "port=65536"));
+	ASSERT_EQ(0, module_load(module, ""));
+	close(module);
+	expect_works(_metadata);
 }
 
 /* ---- K16: out while an address is being looked for, which nobody answers ---- */
