@@ -171,11 +171,15 @@ static bool may_try_again(const struct conn *c)
 	       (c->reason != KCR_REASON_TIMEOUT && may_wait(c));
 }
 
-/* No more than that it is over: what is heard later may tell why. */
-static bool says_little(u32 reason, u32 detail)
+/*
+ * How much does it say? What is heard later may tell more: of the queue's end no more than
+ * that (0), of the connection's (1), or why (2).
+ */
+static int tells(u32 reason, u32 detail)
 {
-	return reason == KCR_REASON_GONE ||
-	       (reason == KCR_REASON_COMPLETION && detail == IB_WC_WR_FLUSH_ERR);
+	if (reason == KCR_REASON_COMPLETION && detail == IB_WC_WR_FLUSH_ERR)
+		return 0;
+	return reason == KCR_REASON_GONE ? 1 : 2;
 }
 
 /**
@@ -192,7 +196,7 @@ static bool says_little(u32 reason, u32 detail)
  */
 bool conn_fail_locked(struct conn *c, u32 reason, u32 detail, int error)
 {
-	bool is_vague, is_first, is_better;
+	bool is_first, is_better;
 
 	lockdep_assert_held(&c->lock);
 
@@ -211,16 +215,16 @@ bool conn_fail_locked(struct conn *c, u32 reason, u32 detail, int error)
 	 */
 	if (reason == KCR_REASON_GONE && c->was_up)
 		error = -EHOSTUNREACH;
-	is_vague = says_little(reason, detail);
 	is_first = conn_set_state(c, CONN_CLOSING);
 	/* What the peer had said before, if anything, tells more. */
 	if (is_first)
-		c->is_gone = is_vague;
+		c->is_gone = tells(reason, detail) < 2;
 	/*
 	 * Receives may be flushed before what flushes them has completed, and before
-	 * rdma_cm tells that the peer's node has refused.
+	 * rdma_cm tells that the peer's node has refused, or has gone after it had accepted.
 	 */
-	is_better = c->is_gone && !is_vague && reason != KCR_REASON_TIMEOUT;
+	is_better = c->is_gone && reason != KCR_REASON_TIMEOUT &&
+		    tells(reason, detail) > tells(c->reason, c->detail);
 	if ((is_first || is_better) && !c->ends && !c->peer_has_left) {
 		c->reason = reason;
 		c->detail = detail;
@@ -939,7 +943,9 @@ static int handle(struct rdma_cm_id *id, struct rdma_cm_event *event)
 		rejected(c, event);
 		break;
 	case RDMA_CM_EVENT_DISCONNECTED:
-		conn_fail(c, KCR_REASON_GONE, 0, -ECONNRESET);
+		/* Later it is the answer to this end's own goodbye. */
+		if (READ_ONCE(c->state) < CONN_CLOSING)
+			conn_fail(c, KCR_REASON_GONE, 0, -ECONNRESET);
 		break;
 	case RDMA_CM_EVENT_DEVICE_REMOVAL:
 		conn_fail(c, KCR_REASON_DEVICE, 0, -ENODEV);

@@ -84,6 +84,59 @@ static void conn_ends(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, fake_closes(f), 1);
 }
 
+static void fail(struct conn *c, u32 reason, u32 detail)
+{
+	spin_lock_bh(&c->lock);
+	conn_fail_locked(c, reason, detail, -EIO);
+	spin_unlock_bh(&c->lock);
+}
+
+/* The first reason counts, unless a later one tells more. */
+static void conn_reasons(struct kunit *test)
+{
+	enum { FLUSHED = IB_WC_WR_FLUSH_ERR, RETRIED = IB_WC_RETRY_EXC_ERR };
+	static const struct {
+		u32 first, first_detail, second, second_detail;
+		bool is_better;
+	} of[] = {
+		{ KCR_REASON_COMPLETION, FLUSHED, KCR_REASON_GONE, 0, true },
+		{ KCR_REASON_COMPLETION, FLUSHED, KCR_REASON_PROTOCOL, 7, true },
+		{ KCR_REASON_COMPLETION, FLUSHED, KCR_REASON_COMPLETION, RETRIED, true },
+		{ KCR_REASON_COMPLETION, FLUSHED, KCR_REASON_TIMEOUT, 0, false },
+		{ KCR_REASON_GONE, 0, KCR_REASON_KEY, 0, true },
+		{ KCR_REASON_GONE, 0, KCR_REASON_COMPLETION, FLUSHED, false },
+		{ KCR_REASON_GONE, 0, KCR_REASON_TIMEOUT, 0, false },
+		{ KCR_REASON_COMPLETION, RETRIED, KCR_REASON_GONE, 0, false },
+		{ KCR_REASON_KEY, 0, KCR_REASON_PROTOCOL, 7, false },
+	};
+	struct rdma_cm_event event = { .event = RDMA_CM_EVENT_DISCONNECTED };
+	struct rdma_cm_id id = { };
+	struct fake *f;
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(of); i++) {
+		f = fake_new(test);
+		f->c.state = CONN_PROVING;
+		fail(&f->c, of[i].first, of[i].first_detail);
+		KUNIT_EXPECT_EQ(test, f->c.reason, of[i].first);
+		fail(&f->c, of[i].second, of[i].second_detail);
+		KUNIT_EXPECT_EQ_MSG(test, f->c.reason,
+				    of[i].is_better ? of[i].second : of[i].first, "%d", i);
+		KUNIT_EXPECT_EQ(test, f->c.detail,
+				of[i].is_better ? of[i].second_detail : of[i].first_detail);
+		KUNIT_EXPECT_EQ(test, fake_closes(f), 1);
+	}
+	/* A disconnection that follows is this end's own. */
+	f = fake_new(test);
+	f->c.state = CONN_PROVING;
+	f->c.id = &id;
+	id.context = &f->c;
+	fail(&f->c, KCR_REASON_COMPLETION, FLUSHED);
+	KUNIT_EXPECT_EQ(test, handle(&id, &event), 0);
+	KUNIT_EXPECT_EQ(test, f->c.reason, KCR_REASON_COMPLETION);
+	KUNIT_EXPECT_EQ(test, fake_closes(f), 1);
+}
+
 /* A world that failed before it was up: the peer hears of it then. */
 static void conn_tells_failure(struct kunit *test)
 {
@@ -307,6 +360,7 @@ static void conn_silences(struct kunit *test)
 static struct kunit_case conn_cases[] = {
 	KUNIT_CASE(conn_transitions),
 	KUNIT_CASE(conn_ends),
+	KUNIT_CASE(conn_reasons),
 	KUNIT_CASE(conn_tells_failure),
 	KUNIT_CASE(conn_posting),
 	KUNIT_CASE(conn_shown_states),
