@@ -12,12 +12,41 @@
 
 #include "verbs.h"
 
+/*
+ * How many pages from the i-th, @most or fewer, lie behind one another in memory. They are
+ * mapped at once: where the device's addresses are not the CPU's, those of two mappings need
+ * not join up, and a frame would be in as many pieces as pages.
+ */
+static unsigned long run_of(const struct kcr_region *region, unsigned long i,
+			    unsigned long most)
+{
+	unsigned long first = page_to_pfn(region->pages[i]), n = 1;
+
+	most = min(most, region->nr - i);
+	while (n < most && page_to_pfn(region->pages[i + n]) == first + n)
+		n++;
+	return n;
+}
+
+/* In pages: what region.c allocates at once, if the device can have that much. */
+static unsigned long longest_run(struct ib_device *device)
+{
+	size_t bytes = KCR_CHUNK_BYTES;
+
+	if (!ib_uses_virt_dma(device))
+		bytes = clamp_t(size_t, dma_max_mapping_size(device->dma_device),
+				PAGE_SIZE, bytes);
+	return bytes >> PAGE_SHIFT;
+}
+
 static void unmap(struct source *s, struct ib_device *device, unsigned long nr)
 {
-	unsigned long i;
+	unsigned long i, run, most = longest_run(device);
 
-	for (i = 0; i < nr; i++)
-		ib_dma_unmap_page(device, s->dma[i], PAGE_SIZE, DMA_TO_DEVICE);
+	for (i = 0; i < nr; i += run) {
+		run = run_of(s->region, i, most);
+		ib_dma_unmap_page(device, s->dma[i], run << PAGE_SHIFT, DMA_TO_DEVICE);
+	}
 }
 
 /**
@@ -37,19 +66,21 @@ bool verbs_needs_sync(struct ib_device *device, dma_addr_t dma)
 
 static int map(struct source *s, struct ib_device *device)
 {
+	unsigned long i, run, j, most = longest_run(device);
 	struct kcr_region *region = s->region;
-	unsigned long i;
 	int ret = 0;
 	u64 dma;
 
-	for (i = 0; i < region->nr && !ret; i++) {
-		dma = ib_dma_map_page(device, region->pages[i], 0, PAGE_SIZE,
+	for (i = 0; i < region->nr && !ret; i += run) {
+		run = run_of(region, i, most);
+		dma = ib_dma_map_page(device, region->pages[i], 0, run << PAGE_SHIFT,
 				      DMA_TO_DEVICE);
 		if (ib_dma_mapping_error(device, dma)) {
 			ret = -ENOMEM;
 			break;
 		}
-		s->dma[i] = dma;
+		for (j = 0; j < run; j++)
+			s->dma[i + j] = dma + (j << PAGE_SHIFT);
 		if (verbs_needs_sync(device, dma))
 			ret = -EOPNOTSUPP;
 	}
@@ -130,7 +161,7 @@ static int source_add(struct conn *c, u32 window)
  * @c: the connection
  * @window: its window
  *
- * Return: 0, -ENXIO if there is none, -ENOTCONN, or -ENOMEM.
+ * Return: 0, -ENXIO if there is none, -ENOTCONN, -ENOMEM, or -EOPNOTSUPP.
  */
 int source_need(struct conn *c, u32 window)
 {
@@ -246,3 +277,7 @@ void source_free_all(struct conn *c)
 	}
 	mutex_unlock(&c->open_lock);
 }
+
+#if IS_BUILTIN(CONFIG_KUNIT)
+#include "source_kunit.c"
+#endif

@@ -20,7 +20,7 @@ echo "TAP version 13"
 [ -d "$results" ] || skip_all "no KUnit in this kernel, or not in debugfs"
 
 suites=(device window user member mesh)
-[ ! -d /sys/module/kcollring_verbs ] || suites+=(conn listen say ring lane)
+[ ! -d /sys/module/kcollring_verbs ] || suites+=(conn listen say ring lane source)
 
 lines=()
 failed=0
