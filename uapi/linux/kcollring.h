@@ -693,6 +693,7 @@ struct kcr_fail {
  * -EEXIST          there is one, whatever its state
  * -EPROTONOSUPPORT kcollring_verbs.ko is not there
  * -EADDRINUSE      somebody else listens at the module's port
+ * -EACCES          the port is less than 1024, and the caller may not use such ones
  */
 struct kcr_connect {
 	__u32 size;
@@ -728,8 +729,12 @@ struct kcr_connect {
  *             sent: to send it again sends it to those who have not. Not -EAGAIN,
  *             which io_uring takes for its own
  * -EALREADY   a frame with this sequence was sent, to all of them
- * -ENOTCONN   no connection to one of them, or it is not up; nothing was sent
+ * -ENOTCONN   no connection to one of them, or it is not up; nothing was sent, unless
+ *             that has just changed
  * -ENXIO      this rank has no board in such a window
+ * -EMSGSIZE   its memory is in more pieces than a request of the device can have, which no
+ *             60 KiB are where that is 16
+ * -EOPNOTSUPP the device does not see the board's memory as the CPU does
  */
 struct kcr_send {
 	__u32 size;
@@ -788,7 +793,7 @@ struct kcr_release {
  *
  * Of each slot what is used, from its sequence to its guard, by the length that it has
  * at this moment. The first sequence of a lane may be any but 0; the others follow
- * on it. Answers 0 when all are handed to the device; they may not change until
+ * on it, else -EINVAL. Answers 0 when all are handed to the device; they may not change until
  * kcr_lane_status.done has come to them. They may reach the destination in any order.
  *
  * -ENOBUFS    the lane is waiting for the peer, or the device's queue is full; then
