@@ -11,6 +11,8 @@
 #include <dirent.h>
 #include <errno.h>
 #include <ifaddrs.h>
+#include <net/if_arp.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -118,22 +120,64 @@ static bool find_address(const struct ifaddrs *all, const char *interface,
 	return best;
 }
 
-/* The network interface of a device's first port. */
-static bool read_interface(const char *device, char *name, size_t size)
+/* The first line of a file, whose path is of @format. */
+static bool read_line(char *line, size_t size, const char *format, ...)
 {
 	char path[512];
-	FILE *f;
+	va_list args;
 	bool found;
+	FILE *f;
 
-	snprintf(path, sizeof(path), DEVICES "/%s/ports/1/gid_attrs/ndevs/0",
-		 device);
+	va_start(args, format);
+	vsnprintf(path, sizeof(path), format, args);
+	va_end(args);
 	f = fopen(path, "re");
 	if (!f)
 		return false;
-	found = fgets(name, size, f);
+	found = fgets(line, size, f);
 	fclose(f);
-	name[strcspn(name, "\n")] = 0;
-	return found && name[0];
+	line[strcspn(line, "\n")] = 0;
+	return found && line[0];
+}
+
+/* Is this an interface of InfiniBand's, of its device's first port? */
+static bool is_ipoib(const char *device, const char *interface)
+{
+	char type[16], port[16];
+
+	return read_line(type, sizeof(type), DEVICES "/%s/device/net/%s/type", device,
+			 interface) && atoi(type) == ARPHRD_INFINIBAND &&
+	       read_line(port, sizeof(port), DEVICES "/%s/device/net/%s/dev_port", device,
+			 interface) && !atoi(port);
+}
+
+/*
+ * GIDs of InfiniBand belong to no interface. That of the port is a child of the same
+ * device, and so are those for single partitions, whose names follow on its own.
+ */
+static bool find_ipoib(const char *device, char *name, size_t size)
+{
+	struct dirent *entry;
+	char path[512];
+	DIR *dir;
+
+	name[0] = 0;
+	snprintf(path, sizeof(path), DEVICES "/%s/device/net", device);
+	dir = opendir(path);
+	while (dir && (entry = readdir(dir)))
+		if (strlen(entry->d_name) < size && is_ipoib(device, entry->d_name) &&
+		    (!name[0] || strcmp(entry->d_name, name) < 0))
+			strcpy(name, entry->d_name);
+	if (dir)
+		closedir(dir);
+	return name[0];
+}
+
+/* The network interface of a device's first port. */
+static bool find_interface(const char *device, char *name, size_t size)
+{
+	return read_line(name, size, DEVICES "/%s/ports/1/gid_attrs/ndevs/0", device) ||
+	       find_ipoib(device, name, size);
 }
 
 /* The node's devices, of which a card has room for the first WIRES_LISTED. */
@@ -166,7 +210,7 @@ static int list_all(struct devices *list)
 		    strlen(entry->d_name) >= sizeof(wire->device))
 			continue;
 		strcpy(wire->device, entry->d_name);
-		if (read_interface(wire->device, interface, sizeof(interface)) &&
+		if (find_interface(wire->device, interface, sizeof(interface)) &&
 		    find_address(all, interface, wire))
 			list->count++;
 	}

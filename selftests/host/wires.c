@@ -2,6 +2,9 @@
 /*
  * Wires: which addresses of two nodes belong together, the same seen from both
  */
+#include <sched.h>
+#include <sys/mount.h>
+
 #include "kselftest_harness.h"
 #include "kcollring.h"
 #include "../../lib/wires.h"
@@ -160,6 +163,56 @@ TEST(configuration)
 	config.mesh_depth = 16;
 	EXPECT_EQ(-EINVAL, kcr_world_create(&config, &w));
 	EXPECT_STREQ("mesh_depth is 16, must be 1 to 15", kcr_error(NULL));
+}
+
+/* A file of sysfs, in folders of its own: "write /sys/... TEXT". */
+static int put(const char *path, const char *text)
+{
+	char command[512];
+
+	snprintf(command, sizeof(command), "mkdir -p $(dirname %s) && echo %s > %s", path, text,
+		 path);
+	return system(command);
+}
+
+#define SYS	"/sys/class/infiniband/"
+
+/*
+ * A node with an adapter of RoCE, one of InfiniBand with two ports and a partition, and one
+ * without an interface. Made in a mount and a network namespace of this case's own.
+ */
+TEST(devices_of_all_kinds)
+{
+	struct wire_list list;
+	char text[500];
+
+	if (geteuid() || unshare(CLONE_NEWNS | CLONE_NEWNET))
+		SKIP(return, "needs root, for namespaces of its own");
+	ASSERT_EQ(0, mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL));
+	ASSERT_EQ(0, mount("none", "/sys/class", "tmpfs", 0, NULL));
+	if (system("ip link add eth9 type veth peer name ib0 && "
+		   "ip link add ib1 type veth peer name ib0.8001"))
+		SKIP(return, "needs ip, and a kernel with veth");
+	ASSERT_EQ(0, system("ip addr add 10.9.0.1/24 dev eth9 && ip addr add 10.9.1.1/24 dev ib0 &&"
+			    "ip addr add 10.9.2.1/24 dev ib1 && "
+			    "ip addr add 10.9.3.1/24 dev ib0.8001"));
+	ASSERT_EQ(0, put(SYS "roce0/ports/1/gid_attrs/ndevs/0", "eth9"));
+	ASSERT_EQ(0, put(SYS "bare0/node_type", "1"));
+	ASSERT_EQ(0, put(SYS "mlx5_0/device/net/ib1/type", "32"));
+	ASSERT_EQ(0, put(SYS "mlx5_0/device/net/ib1/dev_port", "1"));
+	ASSERT_EQ(0, put(SYS "mlx5_0/device/net/ib0.8001/type", "32"));
+	ASSERT_EQ(0, put(SYS "mlx5_0/device/net/ib0.8001/dev_port", "0"));
+	ASSERT_EQ(0, put(SYS "mlx5_0/device/net/ib0/type", "32"));
+	ASSERT_EQ(0, put(SYS "mlx5_0/device/net/ib0/dev_port", "0"));
+	ASSERT_EQ(0, put(SYS "mlx5_0/device/net/eth9/type", "1"));
+	ASSERT_EQ(0, put(SYS "mlx5_0/device/net/eth9/dev_port", "0"));
+
+	ASSERT_EQ(0, wires_find(NULL, &list));
+	EXPECT_STREQ("roce0 10.9.0.1/24, mlx5_0 10.9.1.1/24",
+		     wires_text(&list, text, sizeof(text)));
+	ASSERT_EQ(0, wires_find("10.9.1.1", &list));
+	EXPECT_STREQ("mlx5_0 10.9.1.1/24", wires_text(&list, text, sizeof(text)));
+	EXPECT_EQ(-ENODEV, wires_find("10.9.2.1", &list));
 }
 
 TEST_HARNESS_MAIN
