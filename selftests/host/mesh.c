@@ -224,6 +224,67 @@ TEST(wires_and_ranks)
 	}
 }
 
+/* Frames that have come to this rank over a wire. */
+static uint64_t arrived(int peer, int wire)
+{
+	const struct kcr_conn_status *s = fake.rank[fake_me].conns[peer][wire].status;
+	uint64_t n = 0;
+
+	for (int stream = 0; stream < KCR_STREAMS; stream++)
+		for (int class = 0; class < KCR_CLASSES; class++)
+			n += __atomic_load_n(&s->rings[stream][class].arrived, __ATOMIC_ACQUIRE);
+	return n;
+}
+
+/* What is one element too small comes over the first wire, else some of it over each. */
+static int over_which_wires(struct kcr_world *w)
+{
+	struct collective c = { .dtype = KCR_F32, .op = KCR_SUM, .rank = kcr_rank(w), .ranks = 2 };
+	size_t from = (512 << 10) / sizeof(float);
+	int peer = !c.rank, err = 0;
+
+	if (collective_alloc(&c, collective_room(from, c.ranks)))
+		return -ENOMEM;
+	for (int kind = 0; kind < COLLECTIVE_KINDS && !err; kind++) {
+		for (c.count = from - 1; c.count <= from && !err; c.count++) {
+			uint64_t before[KCR_MAX_WIRES];
+
+			c.kind = kind;
+			if (!collective_moves_data(&c))
+				continue;
+			c.root = kind != COLLECTIVE_BROADCAST;
+			c.seed++;
+			for (int wire = 0; wire < setup.wires; wire++)
+				before[wire] = arrived(peer, wire);
+			collective_prepare(&c, w);
+			/* Until this rank has counted, the other does not go on. */
+			err = kcr_barrier(w) ?: collective_call(&c, w);
+			if (!err && collective_wrong(&c) >= 0)
+				err = -EILSEQ;
+			/* The root of a broadcast receives nothing. */
+			for (int wire = 1; wire < setup.wires && !err &&
+			     (kind != COLLECTIVE_BROADCAST || c.rank); wire++)
+				if ((arrived(peer, wire) != before[wire]) != (c.count == from)) {
+					printf("# rank %d: kind %d count %zu: wire %d: %llu frames\n",
+					       c.rank, kind, c.count, wire,
+					       (unsigned long long)(arrived(peer, wire) -
+								    before[wire]));
+					err = -EILSEQ;
+				}
+		}
+	}
+	collective_free(&c);
+	return err;
+}
+
+TEST(how_much_is_split)
+{
+	for (int algo = 0; algo < 4; algo++) {
+		RUN(.ranks = 2, .wires = 4, .body = over_which_wires, .algo = algo);
+		EXPECT_ALL(0);
+	}
+}
+
 TEST(small_slots)
 {
 	RUN(.ranks = 3, .wires = 2, .wires_from = 1000,
