@@ -794,13 +794,18 @@ static int answer_no_with_noise(struct raw *r)
 
 FIXTURE_VARIANT_ADD(answers, no_with_noise) ANSWER(no_with_noise, REJECTED, ECONNREFUSED);
 
-static int reject_with(struct raw *r, __u16 reason)
+static int reject_as(struct raw *r, __u16 version, __u16 reason, __u32 detail)
 {
 	struct raw_reject reject = {
-		.magic = RAW_MAGIC, .version = RAW_VERSION, .reason = reason, .detail = 7,
+		.magic = RAW_MAGIC, .version = version, .reason = reason, .detail = detail,
 	};
 
 	return rdma_reject(r->id, &reject, sizeof(reject)) ? -errno : 0;
+}
+
+static int reject_with(struct raw *r, __u16 reason)
+{
+	return reject_as(r, RAW_VERSION, reason, 7);
 }
 
 static int answer_no_rank(struct raw *r)
@@ -812,12 +817,7 @@ FIXTURE_VARIANT_ADD(answers, no_rank) ANSWER(no_rank, RANK, ENOENT);
 
 static int answer_another_version(struct raw *r)
 {
-	struct raw_reject reject = {
-		.magic = RAW_MAGIC, .version = RAW_VERSION + 1,
-		.reason = KCR_REASON_VERSION, .detail = RAW_VERSION + 1,
-	};
-
-	return rdma_reject(r->id, &reject, sizeof(reject)) ? -errno : 0;
+	return reject_as(r, RAW_VERSION + 1, KCR_REASON_VERSION, RAW_VERSION + 1);
 }
 
 /* What this node's module speaks is its own to say, in the same word. */

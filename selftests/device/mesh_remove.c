@@ -327,6 +327,14 @@ TEST_F(mesh_remove, interface)
 
 /* ---- our own module ---- */
 
+/* Without any connection it can go. */
+static void let_go(FIXTURE_DATA(mesh_remove) *self)
+{
+	munmap(self->status, sizeof(*self->status));
+	self->status = MAP_FAILED;
+	mesh_ranks_close(&self->r);
+}
+
 TEST_F(mesh_remove, module)
 {
 	struct dev_world w = dev_world(2);
@@ -346,9 +354,7 @@ TEST_F(mesh_remove, module)
 	EXPECT_EQ(0, dev_sleeper_result(&t.sleeper[0], LIMIT));
 	EXPECT_EQ(0, dev_sleeper_result(&t.sleeper[1], LIMIT));
 	EXPECT_TRUE(mesh_ranks_are_up(&self->r));
-	munmap(self->status, sizeof(*self->status));
-	self->status = MAP_FAILED;
-	mesh_ranks_close(&self->r);
+	let_go(self);
 	EXPECT_TRUE(DEV_SOON(DEV_SETTLE, !(err = module_delete("kcollring_verbs")))) {
 		TH_LOG("delete_module: %ld", err);
 	}
@@ -384,9 +390,7 @@ TEST_F(mesh_remove, module_often)
 
 	if (module < 0)
 		SKIP(return, "no kcollring_verbs.ko to load again");
-	munmap(self->status, sizeof(*self->status));
-	self->status = MAP_FAILED;
-	mesh_ranks_close(&self->r);
+	let_go(self);
 	for (round = 0; round < 5; round++) {
 		ASSERT_TRUE(DEV_SOON(DEV_SETTLE, !(err = module_delete("kcollring_verbs")))) {
 			TH_LOG("delete_module: %ld", err);
@@ -395,16 +399,6 @@ TEST_F(mesh_remove, module_often)
 		expect_works(_metadata);
 	}
 	close(module);
-}
-
-/* Without any connection, so that it can go. */
-static void take_out(struct __test_metadata *_metadata,
-		     FIXTURE_DATA(mesh_remove) *self)
-{
-	munmap(self->status, sizeof(*self->status));
-	self->status = MAP_FAILED;
-	mesh_ranks_close(&self->r);
-	ASSERT_TRUE(module_take_verbs());
 }
 
 #define USERMODEHELPER "/proc/sys/kernel/modprobe"
@@ -436,7 +430,8 @@ TEST_F(mesh_remove, module_on_demand)
 	ASSERT_NE(NULL, file);
 	ASSERT_NE(NULL, fgets(before, sizeof(before), file));
 	fclose(file);
-	take_out(_metadata, self);
+	let_go(self);
+	ASSERT_TRUE(module_take_verbs());
 
 	EXPECT_EQ(0, dev_write_text(USERMODEHELPER, script));
 	fd = dev_member(&w, 1);
@@ -447,8 +442,6 @@ TEST_F(mesh_remove, module_on_demand)
 	EXPECT_EQ(0, dev_write_text(USERMODEHELPER, before));
 	EXPECT_EQ(0, unlink(script));
 	EXPECT_EQ(0, rmdir(folder));
-	if (!module_is_there("kcollring_verbs"))
-		EXPECT_EQ(0, module_load(module, ""));
 	close(module);
 	expect_works(_metadata);
 }
@@ -468,7 +461,8 @@ TEST_F(mesh_remove, port)
 	if (module < 0)
 		SKIP(return, "no kcollring_verbs.ko to load again");
 	ASSERT_NE(NULL, channel);
-	take_out(_metadata, self);
+	let_go(self);
+	ASSERT_TRUE(module_take_verbs());
 	ASSERT_EQ(0, module_load(module, ""));
 	ASSERT_EQ(0, rdma_create_id(channel, &ear, NULL, RDMA_PS_TCP));
 	ASSERT_EQ(0, rdma_bind_addr(ear, (struct sockaddr *)&at));

@@ -236,6 +236,23 @@ static uint64_t arrived(int peer, int wire)
 	return n;
 }
 
+/* Has something come over each wire but the first, if it should, and else over none? */
+static int check_wires(const struct collective *c, const uint64_t *before, bool is_split)
+{
+	int peer = !c->rank, wire;
+
+	for (wire = 1; wire < setup.wires; wire++) {
+		uint64_t frames = arrived(peer, wire) - before[wire];
+
+		if (!!frames != is_split) {
+			printf("# rank %d: kind %d count %zu: wire %d: %llu frames\n", c->rank,
+			       c->kind, c->count, wire, (unsigned long long)frames);
+			return -EILSEQ;
+		}
+	}
+	return 0;
+}
+
 /* What is one element too small comes over the first wire, else some of it over each. */
 static int over_which_wires(struct kcr_world *w)
 {
@@ -262,15 +279,8 @@ static int over_which_wires(struct kcr_world *w)
 			if (!err && collective_wrong(&c) >= 0)
 				err = -EILSEQ;
 			/* The root of a broadcast receives nothing. */
-			for (int wire = 1; wire < setup.wires && !err &&
-			     (kind != COLLECTIVE_BROADCAST || c.rank); wire++)
-				if ((arrived(peer, wire) != before[wire]) != (c.count == from)) {
-					printf("# rank %d: kind %d count %zu: wire %d: %llu frames\n",
-					       c.rank, kind, c.count, wire,
-					       (unsigned long long)(arrived(peer, wire) -
-								    before[wire]));
-					err = -EILSEQ;
-				}
+			if (!err && (kind != COLLECTIVE_BROADCAST || c.rank))
+				err = check_wires(&c, before, c.count == from);
 		}
 	}
 	collective_free(&c);

@@ -165,7 +165,7 @@ TEST(configuration)
 	EXPECT_STREQ("mesh_depth is 16, must be 1 to 15", kcr_error(NULL));
 }
 
-/* A file of sysfs, in folders of its own: "write /sys/... TEXT". */
+/* A file, and the folders it is in. */
 static int put(const char *path, const char *text)
 {
 	char command[512];
